@@ -1,0 +1,11 @@
+.DEFAULT_GOAL := help
+VENV := .venv
+PY := $(VENV)/bin/python
+
+.PHONY: help setup check test
+help: ## this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
+
+setup: $(VENV)/.ready ## the Python environment (.venv), from the lock file
+$(VENV)/.ready: requirements.lock pyproject.toml tools/bootstrap.sh
+	@sh tools/bootstrap.sh
