@@ -1,4 +1,4 @@
-"""Fitted sizes of what an engine needs beside weights and KV (``coefficients.json``, written by ``tools/fit_memory.py``)."""
+"""Fitted sizes of what an engine needs beside weights and KV: ``coefficients.json``, by ``tools/fit_memory.py``."""
 
 import json
 from dataclasses import dataclass

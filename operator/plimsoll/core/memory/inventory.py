@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 from plimsoll.core.memory.mixers import Decoder, mixer
 from plimsoll.core.memory.mlps import dense, dense_intermediate, matrices_of, read_experts, routed
@@ -41,20 +42,21 @@ def read_inventory(facts: ModelFacts) -> Inventory:
 
 
 def _layers(decoder: Decoder, intermediate: int) -> Iterator[Iterator[Tensor]]:
-    facts = decoder.facts
-    experts = read_experts(facts, decoder.text)
-    matrices = matrices_of(facts)
-    for index in range(facts.dims.layers):
+    experts = read_experts(decoder.facts, decoder.text)
+    matrices = matrices_of(decoder.facts)
+    for index in range(decoder.facts.dims.layers):
         path = f"layers.{index}"
-        yield _layer(decoder, index, path, experts, intermediate, matrices)
+        sparse = experts is not None and experts.sparse[index]
+        yield chain(
+            _mixers(decoder, index, path),
+            routed(f"{path}.mlp", decoder.hidden, experts, matrices)
+            if experts is not None and sparse
+            else dense(f"{path}.mlp", decoder.hidden, intermediate, matrices),
+        )
 
 
-def _layer(decoder, index, path, experts, intermediate, matrices):  # type: ignore[no-untyped-def]
-    layer = decoder.facts.layers[index]
-    caches = layer.caches if layer.shares_cache_of is None else decoder.facts.layers[layer.shares_cache_of].caches
-    for cache in caches:
-        yield from mixer(decoder, path, cache)
-    if experts is not None and experts.sparse[index]:
-        yield from routed(f"{path}.mlp", decoder.hidden, experts, matrices)
-    else:
-        yield from dense(f"{path}.mlp", decoder.hidden, intermediate, matrices)
+def _mixers(decoder: Decoder, index: int, path: str) -> Iterator[Tensor]:
+    layers = decoder.facts.layers
+    layer = layers[index]
+    owner = layer if layer.shares_cache_of is None else layers[layer.shares_cache_of]
+    return chain.from_iterable(mixer(decoder, path, cache) for cache in owner.caches)

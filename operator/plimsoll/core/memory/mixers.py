@@ -33,7 +33,7 @@ def mixer(decoder: Decoder, path: str, cache: Cache) -> Iterator[Tensor]:
         case LatentAttention():
             yield from latent_attention(decoder, f"{path}.self_attn", cache)
         case IndexerKeys():
-            yield from indexer(decoder, f"{path}.self_attn.indexer", cache)
+            yield from indexer(decoder, f"{path}.self_attn.indexer")
         case CrossAttention():
             yield from cross_attention(decoder, f"{path}.encoder_attn", cache)
         case RecurrentState(kind="gdn"):
@@ -72,12 +72,11 @@ def latent_attention(decoder: Decoder, path: str, heads: LatentAttention) -> Ite
     yield Tensor(f"{path}.o_proj", decoder.hidden, heads.query_heads * heads.value_dim, Cut.INPUTS)
 
 
-def indexer(decoder: Decoder, path: str, keys: IndexerKeys) -> Iterator[Tensor]:
-    """The sparse indexer: replicated on every rank."""
-    heads = decoder.text.optional_int("index_n_heads") or 0
-    rank = decoder.text.optional_int("q_lora_rank") or decoder.hidden
-    yield Tensor(f"{path}.wq_b", heads * keys.key_dim, rank)
-    yield Tensor(f"{path}.wk", keys.key_dim, decoder.hidden)
+def indexer(decoder: Decoder, path: str) -> Iterator[Tensor]:
+    """The sparse indexer: replicated on every rank, its head weights never quantised."""
+    heads, width = decoder.text.integer("index_n_heads"), decoder.text.integer("index_head_dim")
+    yield Tensor(f"{path}.wq_b", heads * width, decoder.text.optional_int("q_lora_rank") or decoder.hidden)
+    yield Tensor(f"{path}.wk", width, decoder.hidden)
     yield Tensor(f"{path}.weights_proj", heads, decoder.hidden, linear=False)
 
 
@@ -92,7 +91,7 @@ def cross_attention(decoder: Decoder, path: str, heads: CrossAttention) -> Itera
 
 def gated_delta_net(decoder: Decoder, path: str, state: RecurrentState) -> Iterator[Tensor]:
     """Projections to queries, keys, values and gate, a short convolution, and the way back."""
-    convolved = state.tensors[0].sharded_rows
+    convolved = state.tensors[0].rows
     value_dim = decoder.text.integer("linear_value_head_dim")
     value_width = state.heads * value_dim
     yield Tensor(f"{path}.in_proj_qkv", convolved, decoder.hidden, Cut.OUTPUTS)

@@ -114,9 +114,7 @@ def sparse_layers(facts: ModelFacts, text: Fields) -> tuple[bool, ...]:
     listed = text.integers("moe_layers")
     if listed is not None:
         return tuple(layer in listed for layer in layers)
-    return tuple(
-        layer >= first_dense and layer not in dense_ones and (layer - offset) % step == 0 for layer in layers
-    )
+    return tuple(layer >= first_dense and layer not in dense_ones and (layer - offset) % step == 0 for layer in layers)
 
 
 def _step(text: Fields) -> tuple[int, int]:
