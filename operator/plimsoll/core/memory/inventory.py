@@ -7,7 +7,8 @@ from itertools import chain
 from plimsoll.core.memory.mixers import Decoder, mixer
 from plimsoll.core.memory.mlps import dense, dense_intermediate, matrices_of, read_experts, routed
 from plimsoll.core.memory.tensors import Cut, Tensor
-from plimsoll.facts.fields import Fields
+from plimsoll.core.memory.towers import tower_tensors
+from plimsoll.facts.fields import MAX_TOKENS, Fields
 from plimsoll.facts.models import ModelFacts
 
 
@@ -24,21 +25,41 @@ class Inventory:
     assumed: tuple[str, ...] = ()
 
 
-def read_inventory(facts: ModelFacts) -> Inventory:
-    """Matrices of the model. Source of every shape: vLLM 0.32 ``model_executor/models``; ``vllm-memory.md`` 5.2."""
+def read_inventory(facts: ModelFacts, *, text_only: bool = False) -> Inventory:
+    """Matrices of the model; ``text_only`` leaves its towers out.
+
+    Source of every shape: vLLM 0.32 ``model_executor/models``; ``vllm-memory.md`` 5.2.
+    """
+    top = Fields(facts.config, "", str(facts.config.get("model_type") or ""))
     text = Fields(facts.raw, "", facts.model_type)
     decoder = Decoder(facts, text, facts.dims.hidden_size)
     vocabulary = facts.dims.vocab_size
     embedding = Tensor("embed_tokens", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
     head = Tensor("lm_head", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
+    towers = () if text_only or not facts.multimodal else tower_tensors(top, decoder.hidden)
     intermediate, written = dense_intermediate(facts, text)
     has_dense = facts.dims.experts <= 1
     return Inventory(
-        first=(embedding,),
+        first=(embedding, *towers, *rotary(facts, text)),
         layers=tuple(tuple(layer) for layer in _layers(decoder, intermediate)),
-        last=() if facts.dims.tie_word_embeddings else (head,),
+        last=() if ties_embeddings(facts, top) else (head,),
         assumed=() if written or not has_dense else ("intermediate_size",),
     )
+
+
+def ties_embeddings(facts: ModelFacts, top: Fields) -> bool:
+    """Whether one matrix serves both ends: the wrapper's word or its class's default, else the decoder's."""
+    if top.get("tie_word_embeddings") is not None:
+        return top.flag("tie_word_embeddings")
+    return facts.dims.tie_word_embeddings
+
+
+def rotary(facts: ModelFacts, text: Fields) -> Iterator[Tensor]:
+    """Sines and cosines of every position, kept on each rank. Source: vLLM 0.32 ``layers/rotary_embedding``."""
+    positions = text.optional_int("max_position_embeddings", maximum=MAX_TOKENS)
+    head = text.optional_int("qk_rope_head_dim") or facts.dims.head_dim
+    if positions and head:
+        yield Tensor("rotary", positions, head, linear=False)
 
 
 def _layers(decoder: Decoder, intermediate: int) -> Iterator[Iterator[Tensor]]:
