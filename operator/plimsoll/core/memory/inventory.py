@@ -1,8 +1,9 @@
 """Every weight matrix of a model, from its configuration alone."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
+from typing import Final
 
 from plimsoll.core.memory.mixers import Decoder, mixer
 from plimsoll.core.memory.mlps import dense, dense_intermediate, matrices_of, read_experts, routed
@@ -10,6 +11,9 @@ from plimsoll.core.memory.tensors import Cut, Tensor
 from plimsoll.core.memory.towers import tower_tensors
 from plimsoll.facts.fields import MAX_TOKENS, Fields
 from plimsoll.facts.models import ModelFacts
+
+# Served through transformers' own classes, which compute angles as they go.
+_NO_ROTARY_TABLE: Final = frozenset({"SeedOssForCausalLM", "SmolLM3ForCausalLM"})
 
 
 @dataclass(frozen=True)
@@ -55,11 +59,35 @@ def ties_embeddings(facts: ModelFacts, top: Fields) -> bool:
 
 
 def rotary(facts: ModelFacts, text: Fields) -> Iterator[Tensor]:
-    """Sines and cosines of every position, kept on each rank. Source: vLLM 0.32 ``layers/rotary_embedding``."""
+    """Sines and cosines of every position, kept whole on each rank; one table for each way of rotating.
+
+    Source: vLLM 0.32 ``layers/rotary_embedding``: linear scaling stretches a table by its factor.
+    """
     positions = text.optional_int("max_position_embeddings", maximum=MAX_TOKENS)
-    head = text.optional_int("qk_rope_head_dim") or facts.dims.head_dim
-    if positions and head:
-        yield Tensor("rotary", positions, head, linear=False)
+    width = text.optional_int("rotary_dim", "qk_rope_head_dim") or facts.dims.head_dim
+    if not positions or not width or facts.architecture in _NO_ROTARY_TABLE:
+        return
+    for rope in _ropes(text):
+        stretch, share = _rope_number(rope, "factor", 1.0), _rope_number(rope, "partial_rotary_factor", 1.0)
+        if rope.get("rope_type", rope.get("type")) != "linear":
+            stretch = 1.0
+        yield Tensor("rotary", round(positions * stretch), round(width * share), linear=False)
+
+
+def _ropes(text: Fields) -> tuple[Mapping[str, object], ...]:
+    """Each way of rotating: ``rope_parameters`` is one object, or one for each layer type."""
+    written = text.get("rope_parameters") or text.get("rope_scaling")
+    rope: Mapping[str, object] = written if isinstance(written, Mapping) else {}
+    share = {"partial_rotary_factor": text.get("partial_rotary_factor") or 1.0}
+    nested = [each for each in rope.values() if isinstance(each, Mapping)]
+    if nested:
+        return tuple({**share, **each} for each in nested)
+    return ({**share, **rope}, share) if text.has("rope_local_base_freq") else ({**share, **rope},)
+
+
+def _rope_number(rope: Mapping[str, object], key: str, default: float) -> float:
+    value = rope.get(key)
+    return float(value) if isinstance(value, int | float) else default
 
 
 def _layers(decoder: Decoder, intermediate: int) -> Iterator[Iterator[Tensor]]:
@@ -80,4 +108,4 @@ def _mixers(decoder: Decoder, index: int, path: str) -> Iterator[Tensor]:
     layers = decoder.facts.layers
     layer = layers[index]
     owner = layer if layer.shares_cache_of is None else layers[layer.shares_cache_of]
-    return chain.from_iterable(mixer(decoder, path, cache) for cache in owner.caches)
+    return chain.from_iterable(mixer(decoder, index, path, cache) for cache in owner.caches)

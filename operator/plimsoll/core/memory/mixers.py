@@ -1,7 +1,7 @@
 """Weight matrices of what mixes tokens in a layer: attention of every kind, recurrent state."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plimsoll.core.memory.tensors import Cut, Tensor
 from plimsoll.facts.fields import Fields
@@ -25,11 +25,13 @@ class Decoder:
     hidden: int
 
 
-def mixer(decoder: Decoder, path: str, cache: Cache) -> Iterator[Tensor]:
-    """Matrices of one cache's mixer, named below ``path`` (``layers.7``)."""
+def mixer(decoder: Decoder, index: int, path: str, cache: Cache) -> Iterator[Tensor]:
+    """Matrices of the mixer that fills ``cache`` in layer ``index``, named below ``path`` (``layers.7``)."""
     match cache:
         case SoftmaxAttention():
-            yield from attention(decoder, f"{path}.self_attn", cache)
+            heads = decoder.text.integers("num_attention_heads_per_layer")
+            own = replace(cache, query_heads=heads[index]) if heads else cache
+            yield from attention(decoder, f"{path}.self_attn", own)
         case LatentAttention():
             yield from latent_attention(decoder, f"{path}.self_attn", cache)
         case IndexerKeys():

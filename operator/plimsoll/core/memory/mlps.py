@@ -27,6 +27,7 @@ _TWO_MATRICES: Final = frozenset(
         "WhisperForConditionalGeneration",
     }
 )
+_BIASED_EXPERTS: Final = frozenset({"GptOssForCausalLM"})
 # MLP parameters of a layer over hidden size squared where nobody wrote the intermediate size: four times the width
 # without a gate, or 8/3 with one, are both 8; grouped-query models are wider (Llama 3: 3 × 3.5).
 _GUESSED_MHA: Final = 8
@@ -41,6 +42,7 @@ class Experts:
     intermediate: int
     shared_intermediate: int
     sparse: tuple[bool, ...]
+    biased: bool = False
 
 
 def dense(path: str, hidden: int, intermediate: int, matrices: int) -> Iterator[Tensor]:
@@ -58,6 +60,9 @@ def routed(path: str, hidden: int, experts: Experts, matrices: int) -> Iterator[
     for name in ("gate_proj", "up_proj")[3 - matrices :]:
         yield Tensor(f"{path}.experts.0.{name}", width, hidden, Cut.EXPERT_OUTPUTS, count)
     yield Tensor(f"{path}.experts.0.down_proj", hidden, width, Cut.EXPERT_INPUTS, count)
+    if experts.biased:
+        yield Tensor(f"{path}.experts.0.up_bias", 2 * width, 1, Cut.EXPERT_OUTPUTS, count, linear=False)
+        yield Tensor(f"{path}.experts.0.down_bias", hidden, 1, Cut.NONE, count, linear=False)
     if experts.shared_intermediate:
         yield from dense(f"{path}.shared_experts", hidden, experts.shared_intermediate, matrices)
 
@@ -68,26 +73,32 @@ def matrices_of(facts: ModelFacts) -> int:
 
 
 def dense_intermediate(facts: ModelFacts, text: Fields) -> tuple[int, bool]:
-    """Width of the dense MLP, and whether it was written (else guessed from the hidden size)."""
-    written = text.optional_int("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
-    if written:
-        return written, True
+    """Width of the dense MLP, and whether it was written; else its class's usual proportion to the hidden size."""
+    keys = ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
+    for key in keys:
+        if text.has(key):
+            return text.integer(key), True
     dims = facts.dims
+    usual, usual_hidden = text.class_default(*keys), text.class_default("hidden_size", "n_embd", "d_model")
+    if usual and usual_hidden:
+        return round(usual * dims.hidden_size / usual_hidden), False
     area = _GUESSED_GQA if dims.kv_heads < dims.query_heads else _GUESSED_MHA
     return round(area * dims.hidden_size / matrices_of(facts)), False
 
 
 def read_experts(facts: ModelFacts, text: Fields) -> Experts | None:
     """The model's expert layers; None for a dense model."""
-    count = facts.dims.experts
+    ffn = text.child("ffn_config")
+    count = facts.dims.experts or (ffn.optional_int("moe_num_experts") if ffn else None) or 0
     if count <= 1:
         return None
-    ffn = text.child("ffn_config")
     intermediate = text.optional_int("moe_intermediate_size", "expert_ffn_hidden_size") or (
         ffn.optional_int("ffn_hidden_size") if ffn else None
     )
     width = intermediate or text.optional_int("intermediate_size") or facts.dims.hidden_size
-    return Experts(count, width, _shared(text, width), sparse_layers(facts, text))
+    return Experts(
+        count, width, _shared(text, width), sparse_layers(facts, text), facts.architecture in _BIASED_EXPERTS
+    )
 
 
 def _shared(text: Fields, width: int) -> int:

@@ -18,6 +18,7 @@ _SYNONYMS: Final = (
     (".feed_forward.", ".mlp."),
     (".ffn.", ".mlp."),
     (".attn.", ".self_attn."),
+    (".shared_expert.", ".shared_experts."),
 )
 
 

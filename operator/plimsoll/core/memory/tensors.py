@@ -32,6 +32,15 @@ class Ranks:
 
 
 @dataclass(frozen=True, slots=True)
+class Padding:
+    """What an expert kernel rounds a rank's share up to."""
+
+    hidden: int = 1
+    intermediate: int = 1
+
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """One weight matrix (or ``copies`` equal ones, the experts of a layer), outputs × inputs.
 
@@ -48,8 +57,21 @@ class Tensor:
     linear: bool = True
     element_bytes: int | None = None
 
-    def on_rank(self, ranks: Ranks) -> tuple[int, int, int]:
-        """Outputs, inputs and copies that the fullest rank holds."""
+    @property
+    def of_experts(self) -> bool:
+        """Whether these are routed experts."""
+        return self.cut in {Cut.EXPERT_OUTPUTS, Cut.EXPERT_INPUTS}
+
+    def on_rank(self, ranks: Ranks, padding: Padding) -> tuple[int, int, int]:
+        """Outputs, inputs and copies that the fullest rank holds; ``padding`` applies to experts."""
+        outputs, inputs, copies = self._cut(ranks)
+        if self.cut is Cut.EXPERT_OUTPUTS:
+            return round_up(outputs, padding.intermediate), round_up(inputs, padding.hidden), copies
+        if self.cut is Cut.EXPERT_INPUTS:
+            return round_up(outputs, padding.hidden), round_up(inputs, padding.intermediate), copies
+        return outputs, inputs, copies
+
+    def _cut(self, ranks: Ranks) -> tuple[int, int, int]:
         outputs, inputs, copies = self.outputs, self.inputs, self.copies
         match self.cut:
             case Cut.NONE:
@@ -73,7 +95,12 @@ class Tensor:
 
 def padded_vocabulary(tokens: int) -> int:
     """Vocabulary as embeddings store it. Source: vLLM 0.32 ``layers/vocab_parallel_embedding.py``."""
-    return -(-tokens // VOCABULARY_PADDING) * VOCABULARY_PADDING
+    return round_up(tokens, VOCABULARY_PADDING)
+
+
+def round_up(size: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-size // multiple) * multiple
 
 
 def _share(size: int, ranks: int) -> int:
