@@ -20,6 +20,7 @@ MAX_NUM_SEQS_ABOVE_STATE_BLOCKS: Final = "max_num_seqs_above_state_blocks"
 MAX_MODEL_LEN_ABOVE_MODEL: Final = "max_model_len_above_model"
 BAD_FLAG: Final = "bad_flag"
 
+_CHUNKS_ALLOWED: Final = "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE"
 _DTYPE_ALIASES: Final[Mapping[str, str]] = {"half": "float16", "float": "float32"}
 _NO_FLOAT16: Final = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 
@@ -244,14 +245,16 @@ def _concurrent_batches(options: EngineOptions) -> int:
 
 
 def _hybrid_manager(facts: ModelFacts, options: EngineOptions) -> bool:
-    """Off when asked, and for chunked-local attention, which vLLM budgets as full attention.
+    """On, unless turned off; chunked-local attention needs the environment's leave, which it has by default.
 
-    Source: vLLM 0.32 ``config/vllm.py``, the environment variable named there.
+    Source: vLLM 0.32 ``config/vllm.py`` and ``envs.py VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE``.
     """
     if options.disable_hybrid_manager is not None:
         return not options.disable_hybrid_manager
-    allowed = options.environment.get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE") == "1"
-    return allowed or not facts.has_chunks
+    if not facts.has_chunks:
+        return True
+    drafts_with_eagle = options.speculation is not None and options.speculation.eagle_like
+    return options.environment.get(_CHUNKS_ALLOWED, "1") != "0" and not drafts_with_eagle
 
 
 def _retained_tokens(facts: ModelFacts, options: EngineOptions) -> int:
