@@ -91,7 +91,7 @@ FLASHINFER_MLA: Final = Kernel("FLASHINFER_MLA", (32, 64), _PLAIN | _FP8_E4M3, m
 CUTLASS_MLA: Final = Kernel("CUTLASS_MLA", (128,), _PLAIN | _FP8_E4M3, multiples=False)
 TRITON_MLA: Final = Kernel("TRITON_MLA", (16,), _PLAIN | _FP8_E4M3)
 CPU_ATTN: Final = Kernel("CPU_ATTN", (32,), frozenset({"auto"}) | FP8 - {"fp8_inc"}, preferred_block=128)
-CPU_MLA: Final = Kernel("CPU_MLA", (16,), frozenset({"auto"}), multiples=False, exact_block=True)
+CPU_MLA: Final = Kernel("CPU_MLA", (16,), CPU_ATTN.kv_dtypes, multiples=False, exact_block=True)
 
 FLASH_ATTN_MLA_SPARSE: Final = Kernel("FLASH_ATTN_MLA_SPARSE", (64,), _PLAIN, sparse=True, row_unit=1)
 FLASHMLA_SPARSE: Final = Kernel(
