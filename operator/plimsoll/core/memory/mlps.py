@@ -108,8 +108,8 @@ def routed(path: str, hidden: int, experts: Experts, matrices: int) -> Iterator[
     count, width = experts.count, experts.intermediate
     yield Tensor(f"{path}.gate", count, hidden, linear=False)
     if experts.hidden != hidden:
-        yield Tensor(f"{path}.latent_down", experts.hidden, hidden)
-        yield Tensor(f"{path}.latent_up", hidden, experts.hidden)
+        yield Tensor(f"{path}.latent_down", experts.hidden, hidden, linear=False)
+        yield Tensor(f"{path}.latent_up", hidden, experts.hidden, linear=False)
     least = experts.least_share
     for name in ("gate_proj", "up_proj")[3 - matrices :]:
         yield Tensor(f"{path}.experts.0.{name}", width, experts.hidden, Cut.EXPERT_OUTPUTS, count, least_share=least)
@@ -189,11 +189,13 @@ def mlp_kinds(facts: ModelFacts, text: Fields, experts: Experts | None) -> tuple
     words = text.values.get("layers_block_type")
     if isinstance(words, list) and {"moe", "mlp"} & set(words):
         return tuple(_WORDS.get(str(word), "dense") for word in words[:layers])
+    both: Kind = "both"
+    each: tuple[Kind, Kind] = ("dense", "sparse")
     if experts is None:
-        return ("dense",) * layers
+        return each[:1] * layers
     if text.flag("enable_moe_block"):
-        return ("both",) * layers
-    return tuple("sparse" if sparse else "dense" for sparse in sparse_layers(layers, text))
+        return (both,) * layers
+    return tuple(each[sparse] for sparse in sparse_layers(layers, text))
 
 
 def sparse_layers(layers: int, text: Fields) -> tuple[bool, ...]:

@@ -39,13 +39,14 @@ class Padding:
     intermediate: int = 1
 
 
-
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One weight matrix (or ``copies`` equal ones, the experts of a layer), outputs × inputs.
 
     ``path`` is the module's name below the decoder, as ignore lists of checkpoints spell it. ``unit`` is the width of
-    one head under ``Cut.HEADS``, ``least_share`` the fewest intermediate elements a rank gets of an expert. ``linear`` may be quantised, others (norms, embeddings, convolutions) never.
+    one head under ``Cut.HEADS``, ``least_share`` the fewest intermediate elements of an expert that a rank gets.
+    ``linear`` matrices may be quantised; others (norms, embeddings, convolutions) are not, and take
+    ``element_bytes`` where that differs from the model's dtype.
     """
 
     path: str

@@ -1,0 +1,43 @@
+"""Which storage format a checkpoint has when a flag names the method and its configuration does not describe it."""
+
+from typing import Final
+
+from plimsoll.facts.models import JSONObject, ModelFacts, Quantisation
+
+# ModelOpt leaves latent projections and the head alone where nothing else is known.
+_MODELOPT_FP4: Final[JSONObject] = {
+    "quant_algo": "NVFP4",
+    "exclude_modules": ["*q_a_proj*", "*q_b_proj*", "*kv_a_proj*", "*kv_b_proj*", "lm_head"],
+}
+_AWQ: Final[JSONObject] = {"bits": 4, "group_size": 128, "zero_point": True}
+_GPTQ: Final[JSONObject] = {"bits": 4, "group_size": 128, "sym": True}
+_USUAL: Final[dict[str, JSONObject]] = {
+    "modelopt_fp4": _MODELOPT_FP4,
+    "awq": _AWQ,
+    "awq_marlin": _AWQ,
+    "auto_awq": _AWQ,
+    "gptq": _GPTQ,
+    "gptq_marlin": _GPTQ,
+    "auto_gptq": _GPTQ,
+}
+
+
+def likely_quantisations(facts: ModelFacts, flag: str | None) -> tuple[Quantisation, ...]:
+    """What the checkpoint may be stored as, likeliest first; more than one where a method's name leaves bits open.
+
+    The configuration's own description wins; ModelOpt's lives in a file of its own, so its flag wins over a base
+    model's description.
+    """
+    written = facts.quantisation
+    if flag is None or (written.method is not None and not flag.startswith("modelopt")):
+        return (written,)
+    if flag == written.method:
+        return (written,)
+    if flag == "compressed-tensors":
+        return (_compressed(8, None), _compressed(4, 128))
+    return (Quantisation(flag, written.kv_cache_dtype, _USUAL.get(flag, {})),)
+
+
+def _compressed(bits: int, group: int | None) -> Quantisation:
+    weights = {"num_bits": bits, "type": "int", "group_size": group, "symmetric": True}
+    return Quantisation("compressed-tensors", None, {"config_groups": {"group_0": {"weights": weights}}})
