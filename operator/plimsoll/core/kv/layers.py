@@ -22,6 +22,7 @@ from plimsoll.facts.models import (
     CrossAttention,
     IndexerKeys,
     LatentAttention,
+    Layer,
     ModelFacts,
     RecurrentState,
     RingBuffer,
@@ -63,11 +64,16 @@ def choose(facts: ModelFacts, options: EngineOptions) -> Choices:
     asked = resolve_kv_dtype(facts, options, resolved.dtype)
     kernel_of = {cache: _kernel(cache, facts, options, asked) for cache in dict.fromkeys(facts.caches)}
     kernel_of = {cache: kernel for cache, kernel in kernel_of.items() if kernel is not None}
+    drafted = tuple(cache for layer in draft_layers(facts, options) for cache in layer.caches)
     kv_dtype = stored_dtype(asked, tuple(kernel_of.values()))
     block = _first_block(facts, options, tuple(kernel_of.values()))
     padded = None
     if facts.has_state and facts.has_attention:
         block, padded = _align_hybrid(facts, options, resolved, kv_dtype, tuple(kernel_of.values()), block)
+    for cache in dict.fromkeys(drafted):
+        kernel = kernel_of.get(cache) or _kernel(cache, facts, options, asked)
+        if kernel is not None:
+            kernel_of[cache] = kernel
     return Choices(resolved, kv_dtype, kernel_of, block, padded)
 
 
@@ -78,14 +84,26 @@ def layer_specs(facts: ModelFacts, options: EngineOptions) -> tuple[LayerSpec, .
         Refusal: as ``choose``.
     """
     choices = choose(facts, options)
-    return tuple(spec for specs in specs_by_layer(facts, options, choices) for spec in specs)
+    return tuple(spec for specs in specs_by_layer(facts, facts.layers, options, choices) for spec in specs)
 
 
-def specs_by_layer(facts: ModelFacts, options: EngineOptions, choices: Choices) -> list[tuple[LayerSpec, ...]]:
-    """The caches of each decoder layer; layers of one kind share one tuple."""
+def draft_layers(facts: ModelFacts, options: EngineOptions) -> tuple[Layer, ...]:
+    """Layers that a draft adds: those of the checkpoint's own predictor, or of the draft model beside it."""
+    speculation = options.speculation
+    if speculation is None:
+        return ()
+    if speculation.draft is not None:
+        return speculation.draft.layers
+    return facts.draft_layers if speculation.method == "mtp" else ()
+
+
+def specs_by_layer(
+    facts: ModelFacts, layers: Sequence[Layer], options: EngineOptions, choices: Choices
+) -> list[tuple[LayerSpec, ...]]:
+    """The caches of each of ``layers``; layers of one kind share one tuple."""
     seen: dict[int, tuple[LayerSpec, ...]] = {}
     found = []
-    for layer in facts.layers:
+    for layer in layers:
         key = id(layer)
         if key not in seen:
             seen[key] = tuple(
