@@ -31,6 +31,7 @@ ANNOTATION_HOLD: Final = f"{GROUP}/hold"
 ANNOTATION_ACCEPT_PLAN: Final = f"{GROUP}/accept-plan"
 ANNOTATION_RESTART: Final = f"{GROUP}/restart"
 ANNOTATION_EXPERIMENT: Final = f"{GROUP}/experiment"
+ANNOTATION_VERSION: Final = f"{GROUP}/version"
 
 GPU_PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 GPU_RESOURCE: Final = "nvidia.com/gpu"
