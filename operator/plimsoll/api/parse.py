@@ -48,7 +48,7 @@ class FieldError:
         return f"{self.path}:{shown} {self.message}"
 
 
-class InvalidService(ValueError):
+class InvalidServiceError(ValueError):
     """A manifest that is no valid VLLMService; ``errors`` says why, field by field."""
 
     def __init__(self, errors: Sequence[FieldError]) -> None:
@@ -59,12 +59,12 @@ class InvalidService(ValueError):
 def parse_service(manifest: Mapping[str, Any]) -> VLLMService:
     """The service an object describes; unknown fields are ignored, as an older operator may meet a newer schema.
 
-    Raises InvalidService.
+    Raises InvalidServiceError.
     """
     try:
         return VLLMService.model_validate(manifest, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise InvalidService([_field_error(detail, manifest) for detail in error.errors()]) from None
+        raise InvalidServiceError([_field_error(detail, manifest) for detail in error.errors()]) from None
 
 
 def lint_service(manifest: Mapping[str, Any]) -> list[FieldError]:
@@ -72,7 +72,7 @@ def lint_service(manifest: Mapping[str, Any]) -> list[FieldError]:
     errors = [FieldError(key, None, "is required") for key in ("apiVersion", "kind") if key not in manifest]
     try:
         parse_service(manifest)
-    except InvalidService as invalid:
+    except InvalidServiceError as invalid:
         errors += invalid.errors
     known = {key: value for key, value in manifest.items() if key not in _UNCHECKED}
     return errors + list(_unknown_fields(known, VLLMService, ()))

@@ -19,16 +19,16 @@ Schema = dict[str, Any]
 CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
 _INT32_MAX: Final = 2**31 - 1
 _KEPT: Final = (
-    "type", "format", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "required",
+    "format", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "required",
     "x-kubernetes-list-type", "x-kubernetes-list-map-keys", VALIDATIONS,
 )  # fmt: skip
 _REWRITTEN: Final = frozenset({
-    "title", "description", "default", "examples", "properties", "items", "exclusiveMinimum", "exclusiveMaximum",
-    "additionalProperties", "$defs",
+    "type", "title", "description", "default", "examples", "properties", "items", "exclusiveMinimum",
+    "exclusiveMaximum", "additionalProperties", "$defs",
 })  # fmt: skip
 
 
-class NotStructural(TypeError):
+class NotStructuralError(TypeError):
     """A model uses something that a structural schema cannot say; the message names the place."""
 
 
@@ -122,7 +122,7 @@ def structural(model: type[APIModel]) -> Schema:
 
 
 def _node(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Schema:
-    """One node, its children below it. Raises NotStructural, naming ``at``."""
+    """One node, its children below it. Raises NotStructuralError, naming ``at``."""
     raw = _resolved(raw, defs, at)
     _refuse_foreign(raw, at)
     children = _children(raw, defs, at)
@@ -142,9 +142,11 @@ def _node(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Schema
 def _refuse_foreign(raw: Mapping[str, Any], at: str) -> None:
     foreign = sorted(raw.keys() - _REWRITTEN - set(_KEPT))
     if foreign or "type" not in raw:
-        raise NotStructural(f"{at}: a structural schema has no place for {', '.join(foreign) or 'a field without a type'}")
+        raise NotStructuralError(
+            f"{at}: a structural schema has no place for {', '.join(foreign) or 'a field without a type'}"
+        )
     if raw.get("additionalProperties", False) is not False:
-        raise NotStructural(f"{at}: keys of any name are not part of the contract")
+        raise NotStructuralError(f"{at}: keys of any name are not part of the contract")
 
 
 def _children(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Schema:
@@ -173,7 +175,7 @@ def _resolved(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Sc
         else:
             choices = [choice for choice in node.pop("anyOf") if choice.get("type") != "null"]
             if len(choices) != 1:
-                raise NotStructural(f"{at}: a field has one type, or one type and None")
+                raise NotStructuralError(f"{at}: a field has one type, or one type and None")
             target = choices[0]
         node = {**target, **node}
     return node

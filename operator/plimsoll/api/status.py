@@ -24,16 +24,14 @@ class Condition(APIModel):
     )
     status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds. Unknown: it cannot be told.")
     reason: str = Field(
-        description="Why, as one word that never changes for the same cause; docs/reference.md says what to do about it.",
+        description="Why, as one word that stays the same for the same cause; docs/reference.md says what to do.",
         pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
         min_length=1,
         max_length=1024,
     )
     message: Text = Field(description="Why, in a sentence with figures.")
     last_transition_time: Time = Field(description="When status last changed.")
-    observed_generation: Count | None = Field(
-        default=None, description="The metadata.generation this was written for."
-    )
+    observed_generation: Count | None = Field(default=None, description="The metadata.generation this was written for.")
 
 
 class Range(APIModel):
@@ -153,7 +151,9 @@ class Observed(APIModel):
     demand_tokens: Count | None = Field(
         default=None, description="Tokens of KV cache the traffic needs now, over the whole service."
     )
-    bottleneck: Word | None = Field(default=None, description="What limits the service now; docs/reference.md explains.")
+    bottleneck: Word | None = Field(
+        default=None, description="What limits the service now; docs/reference.md explains."
+    )
 
 
 class Decision(APIModel):
@@ -182,8 +182,8 @@ class VLLMServiceStatus(APIModel):
     conditions: tuple[Condition, ...] = Field(
         default=(),
         description=(
-            "Ready, Reconciling and Stalled as kstatus defines them, and further aspects; docs/reference.md lists every "
-            "type and reason."
+            "Ready, Reconciling and Stalled as kstatus defines them, and further aspects; docs/reference.md lists "
+            "every type and reason."
         ),
         max_length=32,
         strict=False,

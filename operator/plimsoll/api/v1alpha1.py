@@ -6,9 +6,10 @@ and examples are added to it from the field itself. A default stands here only i
 """
 
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, Field
+from pydantic.config import JsonDict
 
 from plimsoll.api import names
 from plimsoll.api.model import VALIDATIONS, APIModel, Rule, unique
@@ -19,6 +20,7 @@ MAX_REPLICAS = 10_000
 MAX_GPUS = 100_000
 
 _SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_SET: Final[JsonDict] = {"x-kubernetes-list-type": "set"}
 _NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _NAME_MAX_LENGTH = 50  # a Service name has 63; suffixes for canary and revision need the rest
 
@@ -56,9 +58,17 @@ Duration = Annotated[
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 # What a node label may hold, since the value becomes a node selector.
 GPUProduct = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=63)]
+GPUProducts = Annotated[
+    tuple[GPUProduct, ...],
+    Field(min_length=1, max_length=16, strict=False, json_schema_extra=_SET),
+    AfterValidator(unique),
+]
 EngineArgument = Annotated[str, Field(min_length=1, max_length=4096)]
 Tunable = Literal[
     "MaxNumSeqs", "MaxNumBatchedTokens", "GPUMemoryUtilization", "KVCacheDtype", "PrefixCaching", "TensorParallel"
+]
+Tunables = Annotated[
+    tuple[Tunable, ...], Field(max_length=16, strict=False, json_schema_extra=_SET), AfterValidator(unique)
 ]
 
 
@@ -110,7 +120,7 @@ class ModelSpec(APIModel):
     )
     config_ref: ConfigRef | None = Field(
         default=None,
-        description="Where the model's config.json is, for a model that no catalogue knows. It wins over every catalogue.",
+        description="Where the model's config.json is, for a model no catalogue knows. It wins over every catalogue.",
     )
 
 
@@ -130,16 +140,12 @@ class HardwareSpec(APIModel):
         description=f"The GPU product, as nodes carry it in the label {names.GPU_PRODUCT_LABEL}. Either this or gpus.",
         examples=["NVIDIA-H100-80GB-HBM3", "NVIDIA-L40S"],
     )
-    gpus: Annotated[tuple[GPUProduct, ...], AfterValidator(unique)] | None = Field(
+    gpus: GPUProducts | None = Field(
         default=None,
         description=(
             "GPU products to choose from, in any order; the cheapest that meets the SLO wins, and one service never "
             "mixes them. Either this or gpu."
         ),
-        min_length=1,
-        max_length=16,
-        strict=False,
-        json_schema_extra={"x-kubernetes-list-type": "set"},
     )
     max_gpus: int = Field(
         default=8,
@@ -158,7 +164,10 @@ class LoadSpec(APIModel):
 
     rules: ClassVar = (
         Rule(
-            cel="!has(self.sharedPrefixTokens) || !has(self.promptTokens) || self.sharedPrefixTokens <= self.promptTokens",
+            cel=(
+                "!has(self.sharedPrefixTokens) || !has(self.promptTokens)"
+                " || self.sharedPrefixTokens <= self.promptTokens"
+            ),
             message="sharedPrefixTokens is a part of the prompt: it must not exceed promptTokens",
             holds=lambda load: _at_most(load.shared_prefix_tokens, load.prompt_tokens),
             field="sharedPrefixTokens",
@@ -266,12 +275,9 @@ class TuningSpec(APIModel):
             "are tried on a canary, judged, and kept or rolled back."
         ),
     )
-    allow: Annotated[tuple[Tunable, ...], AfterValidator(unique)] = Field(
+    allow: Tunables = Field(
         default=(),
         description="Settings that mode Auto may change by itself; all others are only recommended. Left out: none.",
-        max_length=16,
-        strict=False,
-        json_schema_extra={"x-kubernetes-list-type": "set"},
     )
 
 
@@ -332,17 +338,17 @@ class VLLMServiceSpec(APIModel):
                 " + (has(self.load.outputTokens) ? self.load.outputTokens : 0) <= self.contextTokens"
             ),
             message=(
-                "load.promptTokens + load.outputTokens must not exceed contextTokens: a typical request must be servable"
+                "load.promptTokens + load.outputTokens must not exceed contextTokens: "
+                "a typical request must be servable"
             ),
             holds=lambda spec: _typical_request_tokens(spec.load) <= spec.context_tokens,
             field="load",
         ),
         Rule(
-            cel=(
-                "oldSelf.scaling.mode != 'Auto' || self.scaling.mode != 'Auto' || self.replicas == oldSelf.replicas"
-            ),
+            cel="oldSelf.scaling.mode != 'Auto' || self.scaling.mode != 'Auto' || self.replicas == oldSelf.replicas",
             message=(
-                "scaling.mode is Auto: Plimsoll chooses the replicas; set scaling.mode to External or Fixed to scale by hand"
+                "scaling.mode is Auto: Plimsoll chooses the replicas; "
+                "set scaling.mode to External or Fixed to scale by hand"
             ),
             holds=None,
             field="replicas",
@@ -373,14 +379,16 @@ class VLLMServiceSpec(APIModel):
     scaling: ScalingSpec = Field(
         default=ScalingSpec(), description="Who chooses the number of replicas, and within which bounds."
     )
-    tuning: TuningSpec = Field(default=TuningSpec(), description="Experiments with engine flags while the service runs.")
+    tuning: TuningSpec = Field(
+        default=TuningSpec(), description="Experiments with engine flags while the service runs."
+    )
     engine: EngineSpec = Field(default=EngineSpec(), description="The vLLM engine: version, image, further arguments.")
     replicas: int = Field(
         default=1,
         description=(
-            "Replicas in the scaling modes External and Fixed; unused in Auto, where it cannot be changed. An HPA, KEDA "
-            "or `kubectl scale` write it through the scale subresource. Never more run than hardware.maxGPUs allows. "
-            "0 parks the service: no pods, no GPUs, until it is raised again."
+            "Replicas in the scaling modes External and Fixed; unused in Auto, where it cannot be changed. An HPA, "
+            "KEDA or `kubectl scale` write it through the scale subresource. Never more run than hardware.maxGPUs "
+            "allows. 0 parks the service: no pods, no GPUs, until it is raised again."
         ),
         ge=0,
         le=MAX_REPLICAS,
@@ -388,8 +396,8 @@ class VLLMServiceSpec(APIModel):
     mode: Literal["Act", "Shadow"] = Field(
         default="Act",
         description=(
-            "Act: do what is planned. Shadow: plan, observe, decide and record in status, but write nothing to pods; as "
-            f"the annotation {names.ANNOTATION_HOLD}, but kept in Git."
+            "Act: do what is planned. Shadow: plan, observe, decide and record in status, but write nothing to pods; "
+            f"as the annotation {names.ANNOTATION_HOLD}, but kept in Git."
         ),
     )
 
@@ -401,8 +409,8 @@ class Metadata(APIModel):
     namespace: str = "default"
     uid: str | None = None
     generation: int | None = None
-    labels: dict[str, str] = {}
-    annotations: dict[str, str] = {}
+    labels: dict[str, str] = Field(default={})
+    annotations: dict[str, str] = Field(default={})
 
 
 class VLLMService(APIModel):
@@ -410,12 +418,10 @@ class VLLMService(APIModel):
 
     rules: ClassVar = (
         Rule(
-            cel=(
-                f"self.metadata.name.matches('^{_NAME_PATTERN}$') && size(self.metadata.name) <= {_NAME_MAX_LENGTH}"
-            ),
+            cel=f"self.metadata.name.matches('^{_NAME_PATTERN}$') && size(self.metadata.name) <= {_NAME_MAX_LENGTH}",
             message=(
-                f"metadata.name must be a DNS-1035 label of at most {_NAME_MAX_LENGTH} characters (a-z, 0-9 and -, first "
-                "a letter, last no -), because it also names a Service: qwen3.5-9b is not valid, qwen35-9b is"
+                f"metadata.name must be a DNS-1035 label of at most {_NAME_MAX_LENGTH} characters (a-z, 0-9 and -, "
+                "first a letter, last no -), because it also names a Service: qwen3.5-9b is not valid, qwen35-9b is"
             ),
             holds=lambda service: is_service_name(service.metadata.name),
             field="metadata.name",
