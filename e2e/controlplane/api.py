@@ -31,10 +31,10 @@ class Api:
     ca: Path
     token: str | None = None
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str) -> dict[str, Any]:
         return self._request("GET", path)
 
-    def post(self, path: str, body: dict[str, Any]) -> Any:
+    def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return self._request("POST", path, body)
 
     def probe(self, path: str) -> Callable[[], bool]:
@@ -52,12 +52,13 @@ class Api:
 
         return answers
 
-    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, self._headers(), method=method)
         try:
             with self._open(request) as response:
-                return json.load(response)
+                answer: dict[str, Any] = json.load(response)
+                return answer
         except urllib.error.HTTPError as refusal:
             with refusal:
                 text = refusal.read().decode(errors="replace")
@@ -67,6 +68,8 @@ class Api:
         authorization = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return {"Content-Type": "application/json", **authorization}
 
-    def _open(self, request: urllib.request.Request) -> Any:
+    def _open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
         tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(self.ca)))
-        return urllib.request.build_opener(_NO_PROXY, tls).open(request, timeout=TIMEOUT_SECONDS)
+        opener = urllib.request.build_opener(_NO_PROXY, tls)
+        response: http.client.HTTPResponse = opener.open(request, timeout=TIMEOUT_SECONDS)
+        return response

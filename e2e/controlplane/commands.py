@@ -96,7 +96,7 @@ def kube_controller_manager(
         f"--root-ca-file={tls.ca}",
         # Everything but EndpointSlices: pod IPs are loopback addresses here, which the API refuses in a slice, so
         # these two would fail and retry for every Service.
-        "--controllers=*,-endpointslice-controller,-endpointslicemirroring-controller",
+        "--controllers=*,-endpointslice-controller,-endpointslice-mirroring-controller",
         *_node_monitor(options.node_monitor_grace_seconds),
     ]
 

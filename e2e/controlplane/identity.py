@@ -1,6 +1,6 @@
 """Who is who: a certificate authority, the serving certificate, static tokens and kubeconfig files."""
 
-import datetime
+import datetime as dt
 import ipaddress
 import secrets
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-VALID_FOR: Final = datetime.timedelta(days=365)
-CLOCK_SKEW: Final = datetime.timedelta(hours=1)
+VALID_FOR: Final = dt.timedelta(days=365)
+CLOCK_SKEW: Final = dt.timedelta(hours=1)
 DNS_NAMES: Final = ("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files: the authority clients trust, what the servers present, and the key service-account tokens are signed with."""
+    """PEM files: the authority clients trust, what the servers present, the key that signs service accounts."""
 
     ca: Path
     certificate: Path
@@ -98,7 +98,7 @@ def _certificate(
     issuer_key: ec.EllipticCurvePrivateKey,
     authority: bool,
 ) -> x509.Certificate:
-    now = datetime.datetime.now(datetime.UTC)
+    now = dt.datetime.now(dt.UTC)
     builder = (
         x509.CertificateBuilder()
         .subject_name(_name(subject))

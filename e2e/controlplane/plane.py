@@ -7,6 +7,7 @@ from typing import Final, Self
 from e2e.controlplane import binaries, commands, prometheus
 from e2e.controlplane.api import Api
 from e2e.controlplane.identity import Tls, User, kubeconfig
+from e2e.controlplane.kubectl import Kubectl
 from e2e.controlplane.ports import HOST, PortLeases
 from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
@@ -36,6 +37,7 @@ class ControlPlane:
     binaries: binaries.Binaries
     tls: Tls
     admin_kubeconfig: Path
+    kubectl: Kubectl
     processes: dict[str, Process]
 
     def __init__(
@@ -123,16 +125,10 @@ class ControlPlane:
         self.url = f"https://{HOST}:{self._ports.kube_apiserver}"
         self.prometheus_url = f"http://{HOST}:{self._ports.prometheus}"
         self.tls = Tls.create(self.workdir / "tls")
-        self._users = {
-            name: User.named(name, *groups)
-            for name, groups in (
-                (ADMIN, ("system:masters",)),
-                (CONTROLLER_MANAGER, ()),
-                (SCHEDULER, ()),
-                (PROMETHEUS, ()),
-            )
-        }
+        users = (User.named(name) for name in (CONTROLLER_MANAGER, SCHEDULER, PROMETHEUS))
+        self._users = {user.name: user for user in (User.named(ADMIN, "system:masters"), *users)}
         self.admin_kubeconfig = self._kubeconfig_of(ADMIN)
+        self.kubectl = Kubectl(self.binaries.kubectl, self.admin_kubeconfig, cache=self.workdir / "kubectl-cache")
         self.api = Api(self.url, self.ca, self._users[ADMIN].token)
 
     def _start_api_server(self) -> None:
@@ -144,9 +140,8 @@ class ControlPlane:
             "kube-apiserver",
             commands.kube_apiserver(self.binaries, self._ports, self.tls, tokens=tokens, options=self._options),
         )
-        etcd.await_ready(
-            Api(f"http://{HOST}:{self._ports.etcd}", self.ca).probe("/health"), within_seconds=READY_SECONDS
-        )
+        etcd_api = Api(f"http://{HOST}:{self._ports.etcd}", self.ca)
+        etcd.await_ready(etcd_api.probe("/health"), within_seconds=READY_SECONDS)
         server.await_ready(self.api.probe("/readyz"), within_seconds=READY_SECONDS)
 
     def _start_controllers(self) -> None:

@@ -43,11 +43,11 @@ def fill(folder: Path, names: Sequence[str], build: Callable[[Path, Sequence[str
         build(Path(scratch), missing)
         entries = {name: _entry(Path(scratch, name)) for name in missing}
         for name in missing:
-            os.replace(Path(scratch, name), folder / name)
+            Path(scratch, name).replace(folder / name)
         kept = {name: entry for name, entry in _read_manifest(folder).items() if name not in entries}
         draft = Path(scratch, MANIFEST)
         draft.write_text(json.dumps({**kept, **entries}, indent=2))
-        os.replace(draft, folder / MANIFEST)
+        draft.replace(folder / MANIFEST)
 
 
 @contextmanager

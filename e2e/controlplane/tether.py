@@ -19,7 +19,7 @@ def command(argv: Sequence[str]) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *argv]
 
 
-def _main(parent: int, argv: Sequence[str]) -> None:
+def _main(parent: int, argv: list[str]) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     if os.getppid() != parent:  # it died before the kernel knew
         sys.exit(1)
