@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
+
+Answer = TypeVar("Answer")
 
 PAUSE_SECONDS: Final = 0.1
 
 
-def eventually[Answer](question: Callable[[], Answer], *, within_seconds: float = 30.0) -> Answer:
+def eventually(question: Callable[[], Answer], *, within_seconds: float = 30.0) -> Answer:
     """The first answer that is true; an AssertionError with the last one when time is up."""
     give_up = time.monotonic() + within_seconds
     while not (answer := question()):

@@ -48,7 +48,7 @@ def mentioning(path: Path) -> list[str]:
     return lines
 
 
-def config_map(name: str, namespace: str, **metadata: Any) -> dict[str, Any]:
+def config_map(name: str, namespace: str, **metadata: object) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -91,7 +91,7 @@ def metrics_port() -> Iterator[int]:
             self.end_headers()
             self.wfile.write(b"probe_value 42\n")
 
-        def log_message(self, format: str, *args: object) -> None:
+        def log_message(self, *_: object) -> None:
             """Say nothing."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
@@ -179,7 +179,7 @@ def test_a_process_that_crashes_comes_back_with_its_data(
     assert kubectl.get("configmap", "remember", "-n", namespace)
 
 
-def test_two_control_planes_live_side_by_side(control_plane: ControlPlane, kubectl: Kubectl, namespace: str) -> None:
+def test_two_control_planes_live_side_by_side(kubectl: Kubectl, namespace: str) -> None:
     with ControlPlane(prometheus=False, log=quiet) as other:
         kubectl.apply(config_map("here", namespace))
         with pytest.raises(KubectlError, match="not found"):
@@ -191,9 +191,7 @@ def test_two_control_planes_live_side_by_side(control_plane: ControlPlane, kubec
     assert kubectl.get("configmap", "here", "-n", namespace)
 
 
-def test_a_failed_start_names_the_process_its_last_words_and_its_log(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_start_names_the_process_its_last_words_and_its_log() -> None:
     plane = ControlPlane(extra_args={"kube-apiserver": ["--no-such-flag"]}, log=quiet)
     with pytest.raises(ProcessError) as failure:
         plane.start()
