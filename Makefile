@@ -2,10 +2,23 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: help setup check test
+.PHONY: help setup check generate test
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 setup: $(VENV)/.ready ## the Python environment (.venv), from the lock file
 $(VENV)/.ready: requirements.lock pyproject.toml tools/bootstrap.sh
 	@sh tools/bootstrap.sh
+
+check: setup ## lint, types, import contracts, generated files up to date
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/ruff format --check
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports --no-logo
+	@$(PY) tools/generate.py --check
+
+generate: setup ## crds/ and docs/reference.md, from the models
+	@$(PY) tools/generate.py
+
+test: setup ## the whole suite: unit, property, faults, real control plane
+	@$(PY) -m pytest
