@@ -107,7 +107,7 @@ class Operator:
             await until_served(self.cluster)
             flag = asyncio.Event()
             gone = asyncio.create_task(until_gone(self.cluster))
-            gone.add_done_callback(lambda _, flag=flag: flag.set())
+            gone.add_done_callback(partial(_raise_flag, flag))
             try:
                 await self._kopf(flag)
             finally:
@@ -183,6 +183,10 @@ class Operator:
         metrics.QUEUE_DEPTH.set(len(self.queue))
         metrics.QUEUE_AGE_SECONDS.set(self.queue.oldest_seconds)
         metrics.SERVICES.set(sum(1 for _ in self.cache.services()))
+
+
+def _raise_flag(flag: asyncio.Event, _done: "asyncio.Task[None]") -> None:
+    flag.set()
 
 
 async def serve(settings: Settings) -> None:

@@ -17,8 +17,10 @@ def registry(cache: Cache, queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
     """Handlers for everything watched."""
     handlers = kopf.OperatorRegistry()
     for kind in WATCHED:
-        where = {"group": kind.group, "version": kind.version, "plural": kind.plural}
-        kopf.on.event(**where, id=kind.plural, registry=handlers)(_handler(kind, cache, queue))
+        watch = kopf.on.event(
+            group=kind.group, version=kind.version, plural=kind.plural, id=kind.plural, registry=handlers
+        )
+        watch(_handler(kind, cache, queue))
     return handlers
 
 

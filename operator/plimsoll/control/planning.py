@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plimsoll.adapters.ports import CONFIG_MAPS, Cluster, ClusterError, NotFoundError, UnreachableError
-from plimsoll.api import names
+from plimsoll.api import names, reasons
 from plimsoll.api.v1alpha1 import ConfigRef
 from plimsoll.core.drift import digest
-from plimsoll.core.plan.service import ModelConfig, bundled_config, plan_service
+from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.request import Request
 from plimsoll.core.rollout import Outcome, Unavailable
 
@@ -51,7 +52,8 @@ class Planner:
             config = await self._config(request)
         except _UnreadableError as error:
             return error.answer
-        key = digest([request.fingerprint, request.minimum_replicas, config.origin, config.config, config.quant_config])
+        seen = (config.origin, config.config, config.quant_config) if config else ()
+        key = digest([request.fingerprint, request.minimum_replicas, *seen])
         if key not in self._plans:
             self._plans[key] = plan_service(request.spec, request.minimum_replicas, config)
             while len(self._plans) > REMEMBERED_PLANS:
@@ -75,19 +77,21 @@ class Planner:
             found = await self.cluster.get(CONFIG_MAPS, namespace, ref.name)
         except NotFoundError:
             raise _UnreadableError(
-                "ModelConfigNotFound",
+                reasons.CATALOGUE_UNREADABLE.name,
                 f"spec.model.configRef.name: {where} does not exist; create it with the model's config.json "
                 f"under the key {ref.key!r}, or leave configRef out to use the catalogue",
             ) from None
         except UnreachableError:
             raise
         except ClusterError as error:
-            raise _UnreadableError("ModelConfigNotFound", f"{where} cannot be read: {error.message}") from error
+            raise _UnreadableError(
+                reasons.CATALOGUE_UNREADABLE.name, f"{where} cannot be read: {error.message}"
+            ) from error
         data = found.get("data") or {}
         if ref.key not in data:
             keys = ", ".join(sorted(data)) or "none"
             message = f"spec.model.configRef.key: {where} has no key {ref.key!r}; it has: {keys}"
-            raise _UnreadableError("ModelConfigNotFound", message)
+            raise _UnreadableError(reasons.CATALOGUE_UNREADABLE.name, message)
         stem = ref.key.removesuffix(".json")
         return _parsed(
             {name: (text, where) for name, text in data.items()} | {f"{stem}.json": (data[ref.key], where)}, stem
@@ -119,8 +123,10 @@ def _json_object(text: str, where: str) -> Mapping[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise _UnreadableError("InvalidModelConfig", f"{where}: not JSON ({error}); put the config.json in") from None
+        raise _UnreadableError(
+            reasons.CATALOGUE_UNREADABLE.name, f"{where}: not JSON ({error}); put the config.json in"
+        ) from None
     if not isinstance(value, dict):
         message = f"{where}: a JSON {type(value).__name__}, not an object; put the model's config.json in"
-        raise _UnreadableError("InvalidModelConfig", message)
+        raise _UnreadableError(reasons.CATALOGUE_UNREADABLE.name, message)
     return value
