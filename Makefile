@@ -2,11 +2,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 
-<<<<<<< HEAD
-.PHONY: help setup check generate test
-=======
-.PHONY: help setup check test lab lab-down
->>>>>>> cp
+.PHONY: help setup check generate test lab lab-down
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -14,7 +10,6 @@ setup: $(VENV)/.ready ## the Python environment (.venv), from the lock file
 $(VENV)/.ready: requirements.lock pyproject.toml tools/bootstrap.sh
 	@sh tools/bootstrap.sh
 
-<<<<<<< HEAD
 check: setup ## lint, types, import contracts, generated files up to date
 	@$(VENV)/bin/ruff check
 	@$(VENV)/bin/ruff format --check
@@ -27,10 +22,9 @@ generate: setup ## crds/ and docs/reference.md, from the models
 
 test: setup ## the whole suite: unit, property, faults, real control plane
 	@$(PY) -m pytest
-=======
+
 lab: setup ## a lab that stays: control plane, Prometheus, GPU nodes, operator (OPERATOR=0, NODES=, LOAD_SECONDS=)
 	@$(PY) -m e2e.lab up
 
 lab-down: setup ## stop the lab and remove .lab
 	@$(PY) -m e2e.lab down
->>>>>>> cp
