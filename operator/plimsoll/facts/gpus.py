@@ -8,7 +8,7 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from typing import Final, Literal
@@ -43,7 +43,7 @@ class GPU:
     torch_total_bytes: int
     torch_total_measured: bool
     bandwidth_bytes_per_second: float
-    dense_flops: Mapping[str, float]
+    dense_flops: Mapping[str, float] = field(hash=False)
     nvlink_bytes_per_second: float
     gpus_per_node: int | None
     mig_profile: str | None = None

@@ -48,8 +48,8 @@ class UnknownArchitecture(ValueError):  # noqa: N818 # a fact about the model, n
 class SoftmaxAttention:
     """Attention that stores K and V for each KV head (MHA, GQA, MQA).
 
-    ``window_tokens`` makes it sliding, ``chunk_tokens`` chunked-local. ``sinks``, ``alibi`` and ``splits_kv_widths``
-    restrict the kernels that can run it.
+    ``window_tokens`` makes it sliding, ``chunk_tokens`` chunked-local. ``sinks`` excludes some kernels, ``kernel``
+    names the one its class insists on.
     """
 
     query_heads: int
@@ -59,8 +59,6 @@ class SoftmaxAttention:
     window_tokens: int | None = None
     chunk_tokens: int | None = None
     sinks: bool = False
-    alibi: bool = False
-    splits_kv_widths: bool = False
     kernel: str | None = None
 
 
@@ -68,7 +66,8 @@ class SoftmaxAttention:
 class LatentAttention:
     """Attention that stores one compressed vector a token for all heads (MLA), replicated on every rank.
 
-    ``sparse``: reads only the tokens an indexer picks. ``window_tokens``: keeps only the last ones.
+    ``sparse``: reads only the tokens an indexer picks. ``row_dim``: elements its class stores a token where that is
+    more than latent and rope together. ``window_tokens``: keeps only the last ones.
     """
 
     query_heads: int
@@ -78,19 +77,54 @@ class LatentAttention:
     value_dim: int
     sparse: bool = False
     window_tokens: int | None = None
-    head_page_dim: int | None = None
+    row_dim: int | None = None
+    kernel: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class IndexerKeys:
-    """Keys of a sparse-attention indexer: one small vector a token (or a pooled group of tokens), replicated.
+    """Keys of a sparse-attention indexer: one small vector for a token or a pooled group, replicated on every rank."""
 
-    ``quantised`` keeps them in fp8 with one scale of four bytes for every 128 elements.
+    key_bytes: int
+    tokens_per_key: int = 1
+    kernel: str = "DEEPSEEK_V32_INDEXER"
+
+
+@dataclass(frozen=True, slots=True)
+class RingBuffer:
+    """Raw keys of the group of tokens that is still being pooled: one block a request, written round and round.
+
+    The ring holds whole groups, enough for one group and a step's drafts; ``power_of_two`` rounds their number up.
     """
 
-    key_dim: int
-    quantised: bool = True
-    tokens_per_key: int = 1
+    group_tokens: int
+    token_bytes: int
+    power_of_two: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompressedAttention:
+    """A layer of DeepSeek V4 or V4.1: a sliding window of latents and, for ``ratio`` > 0, pooled ones of all tokens.
+
+    ``ratio`` tokens share one pooled latent (0: window only). ``owns_keys`` is false where V4.1 reads the pooled
+    latents of an earlier layer. ``indexer_dim`` is set where the layer picks among pooled latents.
+    """
+
+    generation: Literal["v4", "v41"]
+    head_dim: int
+    window_tokens: int
+    ratio: int
+    owns_keys: bool
+    indexer_dim: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionWindow:
+    """Inputs of short convolutions kept as a sliding window of ``kernel_tokens``; heads are spread over ranks."""
+
+    heads: int
+    head_elements: int
+    kernel_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,46 +139,45 @@ class CrossAttention:
 
 @dataclass(frozen=True, slots=True)
 class StateTensor:
-    """One recurrent-state tensor of a layer, per request.
+    """One tensor of a layer's recurrent state, per request.
 
-    Elements on a rank = ``sharded_rows / tensor_parallel × columns``; a convolution's ``columns`` grow by one for every
-    speculative token (``grows_with_speculation``). ``role`` decides the dtype: ``conv`` or ``ssm``.
+    Elements on a rank are ``rows / tensor_parallel × columns``; ``grouped_rows`` are rows of B and C groups, which are
+    replicated where there are fewer groups than ranks. Speculation adds its tokens to a convolution's columns
+    (``grows``). ``role`` decides the dtype; ``replicated`` keeps every row on every rank.
     """
 
     role: Literal["conv", "ssm"]
-    sharded_rows: int
+    rows: int
     columns: int
-    grows_with_speculation: bool = False
+    grows: bool = False
+    grouped_rows: int = 0
+    replicated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RecurrentState:
-    """A layer whose memory does not grow with context: Mamba, gated delta net, KDA, short convolution."""
+    """A layer whose memory does not grow with context: Mamba, gated delta net, KDA, short convolution.
 
-    kind: Literal["gdn", "mamba1", "mamba2", "kda", "short_conv", "linear"]
-    tensors: tuple[StateTensor, ...]
-    heads: int
-    groups: int = 1
-    head_key_dim: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RawCache:
-    """A cache whose page is fixed by the engine's own code rather than by head counts (DeepSeek V4, Inkling…).
-
-    ``block_tokens`` tokens take ``block_bytes`` on a rank, or ``sharded_block_bytes`` divided by the tensor-parallel
-    size. ``follows_block`` scales both with the engine's block size. ``window_tokens`` makes it sliding,
-    ``ring`` keeps one block a request.
+    ``heads``, ``groups`` and ``key_dim`` decide how it divides over ranks and which kernel prefills it.
     """
 
-    label: str
-    block_tokens: int
-    block_bytes: int
-    window_tokens: int | None = None
-    ring: bool = False
+    kind: Literal["gdn", "mamba1", "mamba2", "kda", "short_conv", "linear", "embedding_conv"]
+    tensors: tuple[StateTensor, ...]
+    heads: int = 0
+    groups: int = 1
+    key_dim: int = 0
 
 
-Cache = SoftmaxAttention | LatentAttention | IndexerKeys | CrossAttention | RecurrentState | RawCache
+Cache = (
+    SoftmaxAttention
+    | LatentAttention
+    | IndexerKeys
+    | RingBuffer
+    | CompressedAttention
+    | ConvolutionWindow
+    | CrossAttention
+    | RecurrentState
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +222,9 @@ class Dimensions:
 class ModelFacts:
     """Everything the planner knows about one checkpoint.
 
-    ``layers`` are the decoder's, in order; ``draft_layers`` those of its own multi-token predictor. ``attention_heads``,
-    ``kv_heads`` and ``head_size`` are the figures vLLM keeps for the whole model (head size of the compressed vector
-    under MLA): it sizes hybrid blocks with them even where layers differ. ``raw`` is the text configuration as
+    ``layers`` are the decoder's, in order; ``draft_layers`` those of its own multi-token predictor, ``draft_modules``
+    how many of its modules a chain of drafts uses. ``head_size`` is the figure vLLM keeps for the whole model (the
+    compressed vector under MLA): it sizes hybrid blocks with it even where layers differ. ``raw`` is the text configuration as
     written, ``config`` the whole file; ``assumed`` names keys that were absent and got their documented default.
     """
 
@@ -205,6 +238,7 @@ class ModelFacts:
     max_model_len: int
     quantisation: Quantisation = field(default_factory=Quantisation)
     draft_layers: tuple[Layer, ...] = ()
+    draft_modules: int = 0
     state_dtype: str | None = None
     multimodal: bool = False
     prefix_lm: bool = False
@@ -219,20 +253,30 @@ class ModelFacts:
         """Every cache of the target model, in layer order."""
         return tuple(cache for layer in self.layers for cache in layer.caches)
 
-    @property
+    @cached_property
     def uses_latent_attention(self) -> bool:
         """Whether vLLM treats the model as MLA."""
-        return any(isinstance(cache, LatentAttention) for cache in self.caches)
+        return any(isinstance(cache, LatentAttention | CompressedAttention) for cache in self.caches)
 
-    @property
+    @cached_property
     def has_state(self) -> bool:
         """Whether any layer keeps recurrent state."""
         return any(isinstance(cache, RecurrentState) for cache in self.caches)
 
-    @property
+    @cached_property
     def has_attention(self) -> bool:
-        """Whether any layer keeps keys of every token."""
+        """Whether any layer keeps keys of past tokens."""
         return any(not isinstance(cache, RecurrentState) for cache in self.caches)
+
+    @cached_property
+    def has_chunks(self) -> bool:
+        """Whether any layer attends within chunks only."""
+        return any(isinstance(cache, SoftmaxAttention) and cache.chunk_tokens for cache in self.caches)
+
+    @cached_property
+    def has_encoder(self) -> bool:
+        """Whether a decoder layer attends over encoder positions."""
+        return any(isinstance(cache, CrossAttention) for cache in self.caches)
 
 
 def read_model(

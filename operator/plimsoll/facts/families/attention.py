@@ -5,6 +5,7 @@ layers slide comes from ``layer_types``, else from the rule transformers fills i
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from plimsoll.facts.families.reading import Reading
@@ -48,7 +49,6 @@ _UNIFORM_WINDOW: Final = frozenset(
 )
 _WINDOW_PLUS_ONE: Final = frozenset({"Cohere2ForCausalLM", "Cohere2MoeForCausalLM"})
 _SINKS: Final = frozenset({"GptOssForCausalLM"})
-_ALIBI: Final = frozenset({"BloomForCausalLM", "Step1ForCausalLM"})
 
 
 def read_layers(reading: Reading) -> tuple[Layer, ...]:
@@ -59,14 +59,13 @@ def read_layers(reading: Reading) -> tuple[Layer, ...]:
         head_dim=head_size(reading),
         value_dim=head_size(reading),
         sinks=reading.architecture in _SINKS or reading.text.flag("attention_sinks"),
-        alibi=reading.architecture in _ALIBI or reading.text.flag("alibi"),
     )
     full = Layer((heads,))
     kinds = layer_kinds(reading)
     window = window_tokens(reading)
     if window is None or SLIDING not in kinds:
         return (full,) * reading.layer_count
-    sliding = Layer((_with_window(heads, window),))
+    sliding = Layer((replace(heads, window_tokens=window),))
     return tuple(sliding if kind == SLIDING else full for kind in kinds)
 
 
@@ -167,18 +166,6 @@ _PATTERNS: Final[Mapping[str, Callable[[Reading], tuple[str, ...]]]] = {
     "qwen3": _from_layer,
     "vaultgemma": every(2),
 }
-
-
-def _with_window(heads: SoftmaxAttention, window: int) -> SoftmaxAttention:
-    return SoftmaxAttention(
-        query_heads=heads.query_heads,
-        kv_heads=heads.kv_heads,
-        head_dim=heads.head_dim,
-        value_dim=heads.value_dim,
-        window_tokens=window,
-        sinks=heads.sinks,
-        alibi=heads.alibi,
-    )
 
 
 def _kv_heads(reading: Reading) -> int:

@@ -45,12 +45,12 @@ def state(reading: Reading) -> RecurrentState:
     return RecurrentState(
         kind="gdn",
         tensors=(
-            StateTensor("conv", convolved, kernel - 1, grows_with_speculation=True),
+            StateTensor("conv", convolved, kernel - 1, grows=True),
             StateTensor("ssm", value_heads, value_dim * key_dim),
         ),
         heads=value_heads,
         groups=key_heads,
-        head_key_dim=key_dim,
+        key_dim=key_dim,
     )
 
 
