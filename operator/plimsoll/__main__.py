@@ -54,7 +54,8 @@ class Operator:
     @classmethod
     async def create(cls, settings: Settings) -> "Operator":
         """Connect the parts; raises CredentialsError when there are no credentials."""
-        cluster = KubeCluster(await load_configuration(settings.kubeconfig), settings.request_timeout_seconds)
+        configuration = await load_configuration(settings.kubeconfig)
+        cluster = KubeCluster(configuration, settings.request_timeout_seconds, _count_write)
         clock, cache = SystemClock(), Cache()
         queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
         sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
@@ -183,6 +184,10 @@ class Operator:
         metrics.QUEUE_DEPTH.set(len(self.queue))
         metrics.QUEUE_AGE_SECONDS.set(self.queue.oldest_seconds)
         metrics.SERVICES.set(sum(1 for _ in self.cache.services()))
+
+
+def _count_write(resource: str) -> None:
+    metrics.API_WRITES.labels(resource).inc()
 
 
 def _raise_flag(flag: asyncio.Event, _done: "asyncio.Task[None]") -> None:

@@ -12,10 +12,8 @@ from plimsoll.api import reasons
 from plimsoll.api.reasons import Reason, camel_reason
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core import flags
-from plimsoll.core.kv.capacity import Capacity, blocks_for_request, capacity
-from plimsoll.core.kv.layout import KVLayout, plan_layout
-from plimsoll.core.kv.options import EngineOptions
-from plimsoll.core.kv.options import Refusal as EngineRefusal
+from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, blocks_for_request, capacity, plan_layout
+from plimsoll.core.kv import Refusal as EngineRefusal
 from plimsoll.core.memory import MemoryBudget, budget
 from plimsoll.core.plan.model import ModelConfig
 from plimsoll.core.plan.result import Choice, KVBudget, Nearest, Plan, Refusal, Rejected
@@ -267,7 +265,7 @@ def _kv(spec: VLLMServiceSpec, layout: KVLayout, pool: Capacity) -> KVBudget:
     typical = (load.prompt_tokens or 0) + (load.output_tokens or 0) if load else 0
     blocks = blocks_for_request(layout, typical) if typical else None
     return KVBudget(
-        block_size=layout.block_size,
+        block_size=layout.block_tokens,
         bytes_per_block=layout.bytes_per_block,
         num_blocks=pool.num_blocks,
         tokens=pool.tokens,
