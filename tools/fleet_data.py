@@ -76,7 +76,7 @@ def layout(row: dict[str, Any], configs: Path) -> dict[str, Any] | None:
 
 
 def layouts(source: Path) -> str:
-    rows = [json.loads(line) for name in ORACLES for line in gzip.open(source / name)]
+    rows = [json.loads(line) for name in ORACLES for line in gzip.decompress((source / name).read_bytes()).splitlines()]
     compact = (layout(row, source / "configs") for row in rows)
     return "\n".join(json.dumps(row, separators=(",", ":")) for row in compact if row) + "\n"
 

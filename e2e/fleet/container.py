@@ -248,7 +248,9 @@ class Container:
             if match is None:
                 self.log.write(f"fleet: cannot run preStop command {command!r}; taken as success")
         elif "httpGet" in hook:
-            await probes.check({"httpGet": hook["httpGet"], "timeoutSeconds": 30}, self._around.address, {}, str)
+            await probes.check(
+                {"httpGet": hook["httpGet"], "timeoutSeconds": 30}, self._around.address, {}, self.log.write
+            )
         if seconds:
             await asyncio.wait({exited}, timeout=seconds)
 

@@ -164,7 +164,7 @@ class SimpleEngine:
         self._recorder.count("num_preemptions")
 
     def _admit(self) -> None:
-        """First come, first served; the first prompt that does not fit stops the line (``scheduler_reserve_full_isl``)."""
+        """First come, first served; a prompt that does not fit stops the line (``scheduler_reserve_full_isl``)."""
         while self._waiting and len(self._running) < self._pool.max_num_seqs:
             needed = self._pool.blocks_held(self._waiting[0].to_compute + 1)
             if needed > self._free and self._running:

@@ -8,10 +8,15 @@ from datetime import datetime
 
 from e2e.fleet import recordings
 from e2e.fleet.gpus import GIB
-from e2e.fleet.pool import Pool, Refusal
+from e2e.fleet.pool import Pool
+from e2e.fleet.refusals import Refusal
 from e2e.fleet.vllm_args import EngineArgs
 
 API, CORE = "(APIServer pid=1)", "(EngineCore pid=96)"
+LEAKED = (
+    "PYTHON_LIB/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 1 leaked "
+    "shared_memory objects to clean up at shutdown"
+)
 _STAMP = re.compile(r"\d\d-\d\d \d\d:\d\d:\d\d")
 _PID = re.compile(r"\((APIServer|EngineCore) pid=\d+\)")
 
@@ -36,7 +41,10 @@ def started(pool: Pool, args: EngineArgs, seconds: float) -> Iterator[str]:
         weights = f"Model loading took {layout.weight_bytes / GIB:.4f} GiB memory and {seconds:.6f} seconds"
         yield _info(CORE, "gpu_model_runner.py:112", weights)
     if layout.has_state:
-        block = f"Setting attention block size to {layout.block_tokens} tokens to ensure that attention page size is >= mamba page size."
+        block = (
+            f"Setting attention block size to {layout.block_tokens} tokens to ensure that attention page size is >= "
+            "mamba page size."
+        )
         yield _info(CORE, "interface.py:640", block)
     yield _info(CORE, "gpu_worker.py:402", f"Available KV cache memory: {pool.available_bytes / GIB:.2f} GiB")
     capacity = (
@@ -62,7 +70,7 @@ def refused(refusal: Refusal) -> Iterator[str]:
         at = restamped.find(head)
         yield restamped if at < 0 else restamped[:at] + str(refusal).strip()
     if refusal.case.startswith("kv_too_small"):
-        yield "PYTHON_LIB/multiprocessing/resource_tracker.py:254: UserWarning: resource_tracker: There appear to be 1 leaked shared_memory objects to clean up at shutdown"
+        yield LEAKED
 
 
 def shutdown(mode: str, timeout_seconds: int) -> Iterator[str]:

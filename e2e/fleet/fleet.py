@@ -78,18 +78,18 @@ class Fleet:
         return list(self._kubelet.pods)
 
     async def fault_pod(self, namespace: str, name: str, kind: str) -> None:
-        """crash (the engine dies; exit 0 as measured) · oom (137) · image (killed, image gone) · hang · slow-load."""
+        """Crash (the engine dies; exit 0 as measured) · oom (137) · image (killed, image gone) · hang · slow-load."""
         _known("pod fault", kind, POD_FAULTS)
         await self._kubelet.find(namespace, name).fault(kind)
 
     async def fault_metrics(self, namespace: str, name: str, kind: str) -> None:
-        """absent (404) · stale (frozen) · nan · old-names · duplicate · none (well again)."""
+        """Absent (404) · stale (frozen) · nan · old-names · duplicate · none (well again)."""
         _known("metrics fault", kind, METRICS_FAULTS)
         faults = self._kubelet.find(namespace, name).faults
         faults.metrics, faults.stale_page = (None if kind == "none" else kind), None
 
     async def fault_node(self, name: str, kind: str) -> None:
-        """down (silent, its processes gone) · up · no-gpu (allocatable 0; what runs, runs on)."""
+        """Down (silent, its processes gone) · up · no-gpu (allocatable 0; what runs, runs on)."""
         _known("node fault", kind, NODE_FAULTS)
         _known("node", name, tuple(self._nodes.specs))
         actions = {"down": self._kubelet.node_down, "up": self._kubelet.node_up, "no-gpu": self._nodes.without_gpu}

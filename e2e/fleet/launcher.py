@@ -76,11 +76,11 @@ class RealProcess:
                 return Exit(128, "StartError", str(error))
             await self._copy_output(self._process)
             code = await self._process.wait()
-            text = message.read_text() if message.exists() else ""
+            text = await asyncio.to_thread(_read, message)
         return Exit(128 - code if code < 0 else code, self._killed_for if code == -9 else "", text)
 
     async def _spawn(self, launch: Launch, extra: Mapping[str, str]) -> asyncio.subprocess.Process:
-        environment = dict(os.environ) | dict(launch.env) | {"POD_IP": launch.address} | extra
+        environment = {**os.environ, **launch.env, "POD_IP": launch.address, **extra}
         return await asyncio.create_subprocess_exec(
             *launch.command,
             *launch.args,
@@ -95,3 +95,7 @@ class RealProcess:
         if process.stdout is not None:
             async for line in process.stdout:
                 self._log.write(line.decode(errors="replace").rstrip("\n"))
+
+
+def _read(path: Path) -> str:
+    return path.read_text() if path.exists() else ""

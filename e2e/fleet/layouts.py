@@ -261,7 +261,7 @@ def _row(row: dict[str, Any]) -> Layout | Rejection:
         kv_cache_dtype=row["kv_cache_dtype"],
         cache_dtype=row["cache_dtype"],
         model_dtype=row["dtype"],
-        extra_args=tuple((k, v) for k, v in row["extra_args"].items() if k not in {"trust_remote_code"}),
+        extra_args=tuple((k, v) for k, v in row["extra_args"].items() if k != "trust_remote_code"),
         hf_max_model_len=row["hf_max_model_len"],
         attention_heads=row["attention_heads"],
         block_tokens=row["block_size"],

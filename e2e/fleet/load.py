@@ -58,7 +58,7 @@ def quantiles(values: Sequence[float]) -> dict[str, float | None]:
 async def generate(
     targets: Callable[[], Sequence[Target]], rate: float, prompt_tokens: int, output_tokens: int, seconds: float
 ) -> LoadReport:
-    """Start ``rate`` requests a second for ``seconds``, each to the target with the fewest outstanding; wait for all."""
+    """``rate`` requests a second for ``seconds``, each to the target with the fewest outstanding; waits for all."""
     report, outstanding = LoadReport(), Counter[Target]()
     timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
     async with (

@@ -14,8 +14,8 @@ import aiohttp
 from e2e.fleet import podstatus
 from e2e.fleet.api import CONFLICT, NOT_FOUND, Api, ApiError
 from e2e.fleet.container import Container, Surroundings
-from e2e.fleet.process import Faults, Launch, Log, Process
 from e2e.fleet.gpus import Gpu
+from e2e.fleet.process import Faults, Launch, Log, Process
 
 log = logging.getLogger(__name__)
 DEFAULT_GRACE_SECONDS = 30

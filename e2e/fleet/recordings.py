@@ -22,7 +22,7 @@ def layout_rows() -> list[dict[str, Any]]:
 
 @cache
 def flag_tables() -> dict[str, list[dict[str, Any]]]:
-    """vLLM version → its ``vllm serve`` flags."""
+    """The flags of ``vllm serve``, by version."""
     tables: dict[str, list[dict[str, Any]]] = json.loads(_text("flags.json.gz"))
     return tables
 

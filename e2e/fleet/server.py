@@ -43,7 +43,8 @@ class VllmServer:
         self._args, self._pool, self._engine, self._page = args, pool, engine, page
         self._faults, self._version = faults, version
         self.draining = self.dead = False
-        self.in_flight = 0
+        self._in_flight = 0
+        self._idle = asyncio.Event()
         self._runner: web.AppRunner | None = None
 
     async def start(self, address: str, port: int) -> None:
@@ -77,6 +78,11 @@ class VllmServer:
     async def stop(self) -> None:
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def idle(self) -> None:
+        """Wait until no completion is in flight."""
+        if self._in_flight:
+            await self._idle.wait()
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -141,12 +147,15 @@ class VllmServer:
         if full:
             self._page.count("admission_rejections", reason=full)
             return _error(503, "engine is currently busy")
-        self.in_flight += 1
+        self._in_flight += 1
+        self._idle.clear()
         try:
             async with aclosing(self._engine.generate(ask.prompt_tokens, ask.output_tokens)) as tokens:
                 return await (self._stream(request, ask, tokens) if ask.stream else self._whole(ask, tokens))
         finally:
-            self.in_flight -= 1
+            self._in_flight -= 1
+            if not self._in_flight:
+                self._idle.set()
 
     def _queue_full(self, ask: _Ask) -> str | None:
         """The request limit counts waiting and running, the token limit waiting prompts."""

@@ -7,13 +7,15 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from e2e.fleet import enginelog, layouts, pool, vllm_args
 from e2e.fleet.engine import Engine, Recorder, SimpleEngine
 from e2e.fleet.metrics_page import MetricsPage
-from e2e.fleet.pool import Pool, Refusal
+from e2e.fleet.pool import Pool
 from e2e.fleet.process import SIGTERM_EXIT, Launch, TaskProcess
+from e2e.fleet.refusals import Refusal
 from e2e.fleet.server import VllmServer, cache_config
 from e2e.fleet.vllm_args import BadArgumentsError, EngineArgs
 
@@ -133,11 +135,11 @@ class FakeVllm(TaskProcess):
     async def _drain(self, server: VllmServer, timeout_seconds: int) -> None:
         """/health stays 200 meanwhile. Past the timeout the server waits for its open connections without limit."""
         server.draining = True
-        deadline = time.monotonic() + timeout_seconds
-        while server.in_flight and time.monotonic() < deadline:
-            await asyncio.sleep(0.05)
-        if server.in_flight:
-            await asyncio.Event().wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await server.idle()
+                return
+        await asyncio.Event().wait()
 
 
 def image_version(image: str) -> str:
@@ -149,7 +151,7 @@ def image_version(image: str) -> str:
 def serve_args(command: Sequence[str], args: Sequence[str]) -> list[str]:
     """What follows ``vllm serve`` (the image's entry point), or the module's name, or a shell line with either."""
     words = [*command, *args]
-    shell_line = next((word for word in words if "vllm serve" in word or "api_server" in word and " " in word), None)
+    shell_line = next((word for word in words if "vllm serve" in word or ("api_server" in word and " " in word)), None)
     if shell_line is not None and " " in shell_line:
         words = shlex.split(shell_line.replace("\\\n", " "))
     for marker in ("serve", "vllm.entrypoints.openai.api_server"):

@@ -20,7 +20,10 @@ NEWEST = "0.32.0"
 _SUFFIXES = {"k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _HUMAN = re.compile(r"(\d+(?:\.\d+)?)([kKmMgGtT])")
 _SERVE_USAGE = "usage: vllm serve [model_tag] [options]"
-_TOP_USAGE = "usage: vllm [-h] [-v] {chat,complete,serve,launch,bench,collect-env,download-kernels,preload,run-batch,snapshot} ..."
+_TOP_USAGE = (
+    "usage: vllm [-h] [-v] "
+    "{chat,complete,serve,launch,bench,collect-env,download-kernels,preload,run-batch,snapshot} ..."
+)
 
 
 class BadArgumentsError(Exception):
