@@ -1,5 +1,6 @@
 """Where the log of a failed process goes: its own folder is removed with everything else, this copy stays."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Final
@@ -15,7 +16,7 @@ def keep(log: Path) -> Path:
         return log
     folder = cache_folder() / "failed"
     folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / f"{log.parent.parent.name.lstrip('.')}-{log.name}"
+    kept = folder / f"{log.parent.parent.name.lstrip('.')}-{os.getpid()}-{log.name}"
     shutil.copyfile(log, kept)
     for old in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime)[:-KEPT]:
         old.unlink(missing_ok=True)

@@ -116,6 +116,24 @@ class ControlPlane:
         draft.write_text(prometheus.operator_targets(address))
         draft.rename(self._operator_targets)
 
+    def lease_port(self) -> int:
+        """A free port on 127.0.0.1 that stays ours until `stop`."""
+        return self._leases.lease()
+
+    def process(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
+        """A process of this control plane's folder, not started yet: logs beside the others, is swept with them.
+
+        Nothing of the caller's environment goes in: etcd reads ETCD_*, all of them read proxies.
+        """
+        assert self._scratch is not None, "the control plane has not been started"
+        return Process(
+            name,
+            argv,
+            log=self.logs_dir / f"{name}.log",
+            env={"HOME": str(self.workdir), "PATH": "/usr/bin:/bin", **(env or {}), **self._scratch.mark()},
+            cwd=self.workdir,
+        )
+
     def _prepare(self) -> None:
         self._scratch = self._scratch or Scratch()
         self.workdir = self._scratch.path
@@ -182,20 +200,14 @@ class ControlPlane:
         )
         process = self._launch(
             "prometheus",
-            commands.prometheus(self.binaries, self._ports, config=config, data=self.workdir / "prometheus"),
+            commands.prometheus(
+                self.binaries, self._ports, config=config, data=self.workdir / "prometheus", options=self._options
+            ),
         )
         process.await_ready(Api(self.prometheus_url, self.ca).probe("/-/ready"), within_seconds=READY_SECONDS)
 
     def _launch(self, name: str, argv: list[str]) -> Process:
-        """Start one program. Nothing of the caller's environment goes in: etcd reads ETCD_*, all of them proxies."""
-        assert self._scratch is not None
-        process = Process(
-            name,
-            [*argv, *self._extra_args.get(name, ())],
-            log=self.logs_dir / f"{name}.log",
-            env={"HOME": str(self.workdir), "PATH": "/usr/bin:/bin", **self._scratch.mark()},
-            cwd=self.workdir,
-        )
+        process = self.process(name, [*argv, *self._extra_args.get(name, ())])
         self.processes[name] = process
         process.start()
         return process

@@ -64,6 +64,13 @@ REPLICAS_UNAVAILABLE: Final = Reason(
     "`plimsoll check-log`.",
 )
 
+FAILING: Final = Reason(
+    "Failing",
+    (READY, AVAILABLE),
+    "Pods cannot start or end again: the message carries the engine's last words.",
+    "Read the message; `kubectl logs --previous` of the pod it is about shows the whole story.",
+)
+
 FEASIBLE: Final = Reason("Feasible", (PLANNED,), "A plan is in force.", _NOTHING)
 KV_CACHE_TOO_SMALL: Final = Reason(
     "KVCacheTooSmall",
@@ -191,6 +198,12 @@ FORBIDDEN: Final = Reason(
     "The API server refuses a write of the operator.",
     "Read the message: a missing right in the operator's role, a quota, or an admission policy.",
 )
+REFUSED: Final = Reason(
+    "Refused",
+    (STALLED,),
+    "The API server or an admission policy will not accept an object as it is.",
+    "Read the message: it names the field or the policy; then correct the spec or the policy.",
+)
 NOT_STALLED: Final = Reason("NotStalled", (STALLED,), "Nothing is in the way.", _NOTHING)
 
 APPLYING: Final = Reason("Applying", (RECONCILING,), "Objects are being created or changed.", "Wait.")
@@ -219,7 +232,40 @@ NO_REPLICA_READY: Final = Reason(
 LOADING: Final = Reason(
     "Loading", (AVAILABLE,), "The first replicas load the model.", "Wait; large weights take minutes."
 )
+PENDING: Final = Reason(
+    "Pending",
+    (AVAILABLE,),
+    "Pods wait for a node with a free GPU of the product, or for their image.",
+    "`kubectl describe` a pending pod; free GPUs, add nodes, or lower the replicas.",
+)
 PARKED: Final = Reason("Parked", (READY, AVAILABLE), "spec.replicas is 0: no pods are wanted.", "Raise spec.replicas.")
+
+NEWER_PLAN: Final = Reason(
+    "NewerPlan",
+    (PLAN_UPDATE_AVAILABLE,),
+    "Planning again would give another plan than the one that runs; nothing restarts by itself.",
+    "Apply it with the annotation plimsoll.dev/accept-plan that the message names, or with the next spec change.",
+)
+PLAN_NOW_INFEASIBLE: Final = Reason(
+    "PlanNowInfeasible",
+    (PLAN_UPDATE_AVAILABLE,),
+    "Planning again would refuse what runs; it keeps running.",
+    "Read the message before the next spec change: that change would be refused for the same reason.",
+)
+CANNOT_PLAN: Final = Reason(
+    "CannotPlan",
+    (PLAN_UPDATE_AVAILABLE,),
+    "The model's configuration cannot be read now, so it is unknown whether a newer plan exists.",
+    "Correct the ConfigMap that the message names; what runs keeps running.",
+)
+WITHIN_LIMITS: Final = Reason("WithinLimits", (SCALING_LIMITED,), "The wanted replicas run.", _NOTHING)
+MAX_GPUS: Final = Reason(
+    "MaxGPUs",
+    (SCALING_LIMITED,),
+    "More replicas are asked for than hardware.maxGPUs allows.",
+    "Raise spec.hardware.maxGPUs, or ask for fewer replicas.",
+)
+NO_EXPERIMENT: Final = Reason("NoExperiment", (EXPERIMENTING,), "Nothing is being tried out.", _NOTHING)
 
 NO_OBSERVATION: Final = Reason(
     "NoObservation",
