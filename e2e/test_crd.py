@@ -14,13 +14,10 @@ from e2e.eventually import eventually
 from plimsoll.api.parse import InvalidServiceError, parse_service
 from plimsoll.api.schema import CRD_NAME, custom_resource_definition
 from plimsoll.api.status import VLLMServiceStatus
-from plimsoll.api.v1alpha1 import HardwareSpec, LoadSpec, ScalingSpec, VLLMService, VLLMServiceSpec
-from tests.unit.api.manifests import ACCEPTED, EXAMPLES, REFUSED, service
+from tests.unit.api.manifests import ACCEPTED, EXAMPLES, REFUSED, RULES, service
 from tests.unit.api.strategies import spoilt_manifests
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("crd")]
-
-RULES = [rule for model in (VLLMService, VLLMServiceSpec, HardwareSpec, LoadSpec, ScalingSpec) for rule in model.rules]
 
 
 @pytest.fixture(scope="module")
@@ -72,12 +69,10 @@ def test_the_server_refuses_what_we_refuse(
     assert error.code in {400, 422}
 
 
-@pytest.mark.parametrize("rule", [rule for rule in RULES if rule.holds is not None], ids=lambda rule: rule.message[:40])
-def test_every_rule_refuses_with_its_message(control_plane: ControlPlane, rule: Any) -> None:
-    """Each rule is broken by a row of the table, and the server says so in the rule's own words."""
-    answers = [str(refusal(control_plane.api, manifest)) for manifest, _, _ in REFUSED]
-    quoted = json.dumps(rule.message)[1:-1]
-    assert any(quoted in answer for answer in answers)
+def test_every_rule_refuses_with_its_message(control_plane: ControlPlane) -> None:
+    """Each rule is broken by a row of the table, and the server says so in our words; transitions have own tests."""
+    answers = " ".join(str(refusal(control_plane.api, manifest)) for manifest, _, _ in REFUSED)
+    assert [message for message, cel in RULES.items() if message not in answers and "oldSelf" not in cel] == []
 
 
 @pytest.mark.parametrize("manifest", [*ACCEPTED, *EXAMPLES.values()], ids=repr)
@@ -85,7 +80,9 @@ def test_the_server_accepts_what_we_accept(control_plane: ControlPlane, manifest
     assert refusal(control_plane.api, manifest) is None
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(manifest=spoilt_manifests())
 def test_server_and_models_agree_on_any_manifest(control_plane: ControlPlane, manifest: dict[str, Any]) -> None:
     error = refusal(control_plane.api, manifest)
@@ -124,9 +121,7 @@ def test_scale_can_be_read_before_the_operator_has_written_anything(kubectl: Kub
 
 
 def test_scaling_by_hand_in_auto_is_refused_in_our_words(kubectl: Kubectl, qwen: tuple[str, ...]) -> None:
-    with pytest.raises(
-        KubectlError, match=r"scaling\.mode is Auto: Plimsoll chooses the replicas; set scaling\.mode to"
-    ):
+    with pytest.raises(KubectlError, match=r"Auto: Plimsoll chooses the replicas; set scaling\.mode to"):
         kubectl("scale", *qwen, "--replicas=3")
 
 

@@ -104,7 +104,8 @@ def _field_error(detail: ErrorDetails, manifest: Mapping[str, Any]) -> FieldErro
         return FieldError(_spelled(path), _value_at(manifest, path), context["message"])
     if detail["type"] == "missing":
         return FieldError(_spelled(path), None, f"is required{_example(path)}")
-    message = _MESSAGES.get(detail["type"], detail["msg"]).format(**detail.get("ctx", {}))
+    words = _MESSAGES.get(detail["type"])
+    message = words.format(**detail.get("ctx", {})) if words else detail["msg"]
     return FieldError(_spelled(path), detail["input"], f"{message}{_example(path)}")
 
 

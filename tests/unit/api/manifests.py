@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from plimsoll.api.schema import resource_schema
+
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES: dict[str, dict[str, Any]] = {
     f"{file.stem}/{document['metadata']['name']}": document
@@ -12,6 +14,16 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
     if document["kind"] == "VLLMService"
 }
+
+
+def _rules(node: dict[str, Any]) -> dict[str, str]:
+    below = [*node.get("properties", {}).values(), *([node["items"]] if "items" in node else [])]
+    own = {rule["message"]: rule["rule"] for rule in node.get("x-kubernetes-validations", ())}
+    return {**own, **{message: cel for child in below for message, cel in _rules(child).items()}}
+
+
+RULES = _rules(resource_schema())
+"""Every CEL rule by its message."""
 
 
 def service(**changes: Any) -> dict[str, Any]:

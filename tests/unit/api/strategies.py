@@ -10,11 +10,12 @@ from plimsoll.api.schema import resource_schema
 from tests.unit.api.manifests import service
 
 SPOILERS: tuple[Any, ...] = (
-    None, "", "x", "two words", "0s", "5m", "Auto", "line\n", -1, 0, 1, 3, 10**9, 2**63, 1.5, True, [], ["", "a"], ["a", "a"], {},
+    None, "", "x", "two words", "0s", "5m", "Auto", "line\n", -1, 0, 1, 3, 10**9, 2**63, 1.5,
+    True, [], ["", "a"], ["a", "a"], {},
 )  # fmt: skip
 
 
-def field(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
+def field(schema: dict[str, Any]) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one answer a type
     """Values that the schema allows; its rules over several fields may still refuse them together."""
     match schema:
         case {"enum": values}:
@@ -40,19 +41,18 @@ def field(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
             )
             return exact.filter(lambda text: len(text) <= longest)
         case {"type": "string"}:
-            return st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
+            return st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
     raise AssertionError(schema)
 
 
-def manifests() -> st.SearchStrategy[dict[str, Any]]:
-    """Services whose every field is valid by itself."""
-    return field(resource_schema()["properties"]["spec"]).map(lambda spec: service(spec=spec))
+MANIFESTS = field(resource_schema()["properties"]["spec"]).map(lambda spec: service(spec=spec))
+"""Services whose every field is valid by itself."""
 
 
 @st.composite
 def spoilt_manifests(draw: st.DrawFn) -> dict[str, Any]:
     """The same with up to two fields overwritten by something odd, which may happen to be right."""
-    manifest = draw(manifests())
+    manifest = draw(MANIFESTS)
     for _ in range(draw(st.integers(0, 2))):
         path = draw(st.sampled_from(sorted(_paths(manifest["spec"]))))
         node = manifest["spec"]

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pytest
+import typer
 import yaml
+from typer.testing import CliRunner
 
 from plimsoll.api.model import APIModel
 from plimsoll.api.schema import NotStructuralError, custom_resource_definition, resource_schema, structural
@@ -136,3 +138,12 @@ def test_crd_command_prints_the_file_in_the_repository() -> None:
     in_repository = yaml.safe_load((ROOT / "crds" / "plimsoll.dev_vllmservices.yaml").read_text(encoding="utf-8"))
     assert yaml.safe_load(crd.render()) == in_repository
     assert yaml.safe_load(crd.render(crd.Output.JSON)) == in_repository
+
+
+def test_crd_command_has_no_table() -> None:
+    app = typer.Typer()
+    app.command()(crd.crd)
+    assert yaml.safe_load(CliRunner().invoke(app, []).stdout)["kind"] == "CustomResourceDefinition"
+    refused = CliRunner().invoke(app, ["-o", "table"])
+    assert refused.exit_code == 2
+    assert "'yaml', 'json'" in refused.stderr
