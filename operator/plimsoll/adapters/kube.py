@@ -110,7 +110,7 @@ class KubeCluster:
     async def access(self) -> Access:
         """The credentials as they are now; tokens rotate, so ask again."""
         headers: dict[str, str] = {}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         chosen = self._client.configuration
         return Access(
@@ -184,7 +184,7 @@ class KubeCluster:
         content_type: str = "",
     ) -> Object:
         headers = {"Accept": "application/json", "Content-Type": content_type or "application/json"}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         timeout = aiohttp.ClientTimeout(total=self._timeout, connect=5)
         try:

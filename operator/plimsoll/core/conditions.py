@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from plimsoll.api import names, reasons
 from plimsoll.api.reasons import Reason
-from plimsoll.core.pods import Summary
+from plimsoll.core.pods import Phase, Summary
 
 MESSAGE_LIMIT: Final = 2000
 
@@ -161,7 +161,7 @@ def _available(facts: Facts) -> Condition:
         return _say(names.AVAILABLE, "True", reasons.MINIMUM_REPLICAS_AVAILABLE, "at least one replica serves")
     if fleet.wanted == 0:
         return _say(names.AVAILABLE, "False", reasons.PARKED, "no replicas are wanted")
-    phases = (("failing", reasons.FAILING), ("loading", reasons.LOADING), ("pending", reasons.PENDING))
+    phases: tuple[tuple[Phase, Reason], ...] = (("failing", reasons.FAILING), ("loading", reasons.LOADING), ("pending", reasons.PENDING))
     reason = next((reason for phase, reason in phases if fleet.pods.counts.get(phase)), reasons.NO_REPLICA_READY)
     return _say(names.AVAILABLE, "False", reason, _progress(fleet))
 
