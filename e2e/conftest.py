@@ -9,8 +9,8 @@ from e2e.controlplane import ControlPlane, binaries
 from e2e.controlplane.kubectl import Kubectl
 from e2e.eventually import eventually
 
-# Short, so that a test of a lost node does not wait for Kubernetes' own 50 s.
-NODE_MONITOR_GRACE_SECONDS = 10
+# Shorter than Kubernetes' own 50 s for tests of a lost node; two heartbeats of a fake node (10 s each) have to fit.
+NODE_MONITOR_GRACE_SECONDS = 25
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
