@@ -133,7 +133,9 @@ def _arithmetic() -> None:
     for item in plan["memory"]:
         print(f"  {item['bytes'] / GIB:8.2f} GiB  {item['item']:24} {item['basis']:8} {item['from']}")
     kv, available = plan["kv"], plan["availableKVBytes"]
-    print(f"  {available['mid'] / GIB:8.2f} GiB  left for the KV cache ({available['low'] / GIB:.2f} to {available['high'] / GIB:.2f})")
+    print(
+        f"  {available['mid'] / GIB:8.2f} GiB  left for the KV cache ({available['low'] / GIB:.2f} to {available['high'] / GIB:.2f})"
+    )
     print(f"  / {kv['bytesPerBlock']:,} bytes a block of {kv['blockSize']} tokens = {kv['numBlocks']:,} blocks")
     print(f"  = {kv['tokens']:,} tokens, {kv['maxConcurrency']:.2f} requests of the full context at once\n")
     log = _kubectl("logs", next(p["metadata"]["name"] for p in _pods()))

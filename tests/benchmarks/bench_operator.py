@@ -244,5 +244,3 @@ async def _writes(operator: Operator) -> int:
         text = await answer.text()
     lines = (line for line in text.splitlines() if line.startswith("plimsoll_api_writes_total"))
     return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))
-
-
