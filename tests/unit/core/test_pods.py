@@ -17,11 +17,8 @@ def _pod(
 
 
 RUNNING: dict[str, object] = {"state": {"running": {}}}
-ENDED: dict[str, object] = {
-    "exitCode": 1,
-    "reason": "Error",
-    "message": "a\nEngine core initialization failed. See root cause above\n",
-}
+LAST_WORDS = "a\nEngine core initialization failed. See root cause above\n"
+ENDED: dict[str, object] = {"exitCode": 1, "reason": "Error", "message": LAST_WORDS}
 
 
 @pytest.mark.parametrize(

@@ -95,10 +95,11 @@ def gated_delta_net(decoder: Decoder, path: str, state: RecurrentState) -> Itera
     """Projections to queries, keys, values and gate, a short convolution, and the way back."""
     convolved = state.tensors[0].rows
     value_dim = decoder.text.integer("linear_value_head_dim")
-    value_width = state.heads * value_dim
+    heads = decoder.text.integer("linear_num_value_heads")
+    value_width = heads * value_dim
     yield Tensor(f"{path}.in_proj_qkv", convolved, decoder.hidden, Cut.OUTPUTS)
     yield Tensor(f"{path}.in_proj_z", value_width, decoder.hidden, Cut.OUTPUTS)
-    yield Tensor(f"{path}.in_proj_ba", 2 * state.heads, decoder.hidden, Cut.OUTPUTS)
+    yield Tensor(f"{path}.in_proj_ba", 2 * heads, decoder.hidden, Cut.OUTPUTS)
     kernel = state.tensors[0].columns + 1
     yield Tensor(f"{path}.conv1d", convolved, kernel, Cut.OUTPUTS, linear=False)
     yield Tensor(f"{path}.out_proj", decoder.hidden, value_width, Cut.INPUTS)

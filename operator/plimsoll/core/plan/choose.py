@@ -42,6 +42,14 @@ class _RefusedError(Exception):
         self.answer = Refusal(reason.name, message)
 
 
+class _NothingLeftError(Exception):
+    """Weights and activations take all of the memory."""
+
+    def __init__(self, memory: MemoryBudget) -> None:
+        super().__init__()
+        self.memory = memory
+
+
 @dataclass(frozen=True)
 class _Wish:
     """A request with its facts resolved."""
@@ -122,7 +130,7 @@ def _unknown_model(model: str) -> str:
     hint = f"did you mean {near}? " if near else ""
     return (
         f"spec.model.id: {model!r} is not in the catalogue; {hint}"
-        "Put its config.json into a ConfigMap and name it in spec.model.configRef"
+        "put its config.json into a ConfigMap and name it in spec.model.configRef"
     )
 
 
@@ -188,6 +196,11 @@ def _evaluate(wish: _Wish, candidate: _Candidate) -> Plan | _Failed:
     try:
         layout = plan_layout(wish.facts, options)
         options, memory, pools = _fitted(wish, options, layout)
+    except _NothingLeftError as nothing:
+        rejected = Rejected(
+            str(candidate), reasons.NO_MEMORY_FOR_KV.name, _nothing_left(wish, candidate, nothing.memory)
+        )
+        return _Failed(rejected)
     except EngineRefusal as refusal:
         rejected = Rejected(str(candidate), camel_reason(refusal.reason), _explained(wish, candidate, refusal))
         return _Failed(rejected, context_that_fits=refusal.estimated_max_model_len)
@@ -201,6 +214,8 @@ def _fitted(
     flags_of_memory = MemoryFlags(gpu_memory_utilization=wish.overrides.utilisation)
     memory = budget(wish.facts, options, flags_of_memory)
     context = wish.spec.context_tokens
+    if memory.available_kv_bytes.low <= 0:
+        raise _NothingLeftError(memory)
     low = capacity(layout, int(memory.available_kv_bytes.low), context)
     if wish.facts.has_state and options.max_num_seqs and options.max_num_seqs > low.num_blocks:
         options = replace(options, max_num_seqs=low.num_blocks)
@@ -289,12 +304,21 @@ def _assumptions(wish: _Wish, options: EngineOptions, memory: MemoryBudget) -> I
 def _explained(wish: _Wish, candidate: _Candidate, refusal: EngineRefusal) -> str:
     """The engine's refusal with field, value, limit."""
     if refusal.needed_bytes is None:
-        return refusal.message
+        return f"{refusal.message.rstrip('.')} ({candidate})"
     fits = refusal.estimated_max_model_len
     return (
         f"spec.contextTokens: {wish.spec.context_tokens} needs {_gib(refusal.needed_bytes)} of KV per GPU, "
         f"{_gib(max(refusal.available_bytes or 0, 0))} is left on {candidate.label} at TP {candidate.tensor_parallel}"
         + (f"; {fits} would fit" if fits else "")
+    )
+
+
+def _nothing_left(wish: _Wish, candidate: _Candidate, memory: MemoryBudget) -> str:
+    others = sum(item.bytes for item in memory.items) - memory.weights_bytes
+    return (
+        f"spec.hardware.gpu: {candidate.label} gives vLLM {_gib(memory.requested_bytes)} a GPU, at TP "
+        f"{candidate.tensor_parallel} the weights of {wish.spec.model.id} take {_gib(memory.weights_bytes)} and "
+        f"everything else {_gib(others)}: nothing is left for KV cache"
     )
 
 
