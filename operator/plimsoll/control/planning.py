@@ -1,0 +1,83 @@
+"""From a request to a plan: finds the model's configuration, then asks the planner, which is pure.
+
+Order of sources: ``spec.model.configRef``, else a catalogue ConfigMap of the operator's namespace, else the bundled
+catalogue. A source that is named but unreadable is an error of its own, never a silent fallback to the next.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from plimsoll.adapters.ports import CONFIG_MAPS, Cluster, ClusterError, NotFoundError, UnreachableError
+from plimsoll.api import names, reasons
+from plimsoll.api.v1alpha1 import ConfigRef
+from plimsoll.core.drift import digest
+from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
+from plimsoll.core.plan.model import ModelConfig, bundled_config
+from plimsoll.core.request import Request
+from plimsoll.core.rollout import Outcome, Unavailable
+
+REMEMBERED_PLANS: Final = 256
+CATALOGUE_SECONDS: Final = 30.0
+
+
+@dataclass
+class Planner:
+    """Plans requests; answers are remembered by what they depend on."""
+
+    cluster: Cluster
+    namespace: str
+    monotonic: Callable[[], float]
+    _plans: OrderedDict[str, Outcome] = field(default_factory=OrderedDict)
+    _catalogue: Files = field(default_factory=dict)
+    _catalogue_until: float = float("-inf")
+
+    async def plan(self, request: Request) -> Outcome:
+        """A Plan, a Refusal, or Unavailable when the model's configuration could not be had."""
+        try:
+            config = await self._config(request)
+        except UnreadableError as error:
+            return Unavailable(reasons.CATALOGUE_UNREADABLE.name, str(error))
+        seen = (config.origin, config.config, config.quant_config) if config else ()
+        key = digest([request.fingerprint, request.minimum_replicas, *seen])
+        if key not in self._plans:
+            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config)
+            while len(self._plans) > REMEMBERED_PLANS:
+                self._plans.popitem(last=False)
+        self._plans.move_to_end(key)
+        return self._plans[key]
+
+    async def _config(self, request: Request) -> ModelConfig | None:
+        model = request.spec.model
+        if model.config_ref:
+            return await self._referenced(request.namespace, model.config_ref)
+        found = catalogued(await self._operator_catalogue(), model.id)
+        return found or bundled_config(model.id)
+
+    async def _referenced(self, namespace: str, ref: ConfigRef) -> ModelConfig:
+        where = f"ConfigMap {namespace}/{ref.name}"
+        try:
+            found = await self.cluster.get(CONFIG_MAPS, namespace, ref.name)
+        except NotFoundError:
+            raise UnreadableError(
+                f"spec.model.configRef.name: {where} does not exist; create it with the model's config.json "
+                f"under the key {ref.key!r}, or leave configRef out to use the catalogue"
+            ) from None
+        except UnreachableError:
+            raise
+        except ClusterError as error:
+            raise UnreadableError(f"{where} cannot be read: {error.message}") from error
+        return referenced(files_of(found.get("data") or {}, where), ref, where)
+
+    async def _operator_catalogue(self) -> Files:
+        """Files of the operator's own catalogue ConfigMaps; looked up at most twice a minute."""
+        if self.monotonic() < self._catalogue_until:
+            return self._catalogue
+        files: dict[str, tuple[str, str]] = {}
+        async for found in self.cluster.list(CONFIG_MAPS, self.namespace, f"{names.LABEL_CATALOGUE}=true"):
+            data: Mapping[str, str] = found.get("data") or {}
+            files |= files_of(data, f"ConfigMap {self.namespace}/{found['metadata']['name']}")
+        self._catalogue, self._catalogue_until = files, self.monotonic() + CATALOGUE_SECONDS
+        return files
