@@ -54,7 +54,8 @@ class Operator:
     @classmethod
     async def create(cls, settings: Settings) -> "Operator":
         """Connect the parts; raises CredentialsError when there are no credentials."""
-        cluster = KubeCluster(await load_configuration(settings.kubeconfig), settings.request_timeout_seconds)
+        configuration = await load_configuration(settings.kubeconfig)
+        cluster = KubeCluster(configuration, settings.request_timeout_seconds, _count_write)
         clock, cache = SystemClock(), Cache()
         queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
         sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
@@ -107,7 +108,7 @@ class Operator:
             await until_served(self.cluster)
             flag = asyncio.Event()
             gone = asyncio.create_task(until_gone(self.cluster))
-            gone.add_done_callback(lambda _, flag=flag: flag.set())
+            gone.add_done_callback(partial(_raise_flag, flag))
             try:
                 await self._kopf(flag)
             finally:
@@ -185,6 +186,14 @@ class Operator:
         metrics.SERVICES.set(sum(1 for _ in self.cache.services()))
 
 
+def _count_write(resource: str) -> None:
+    metrics.API_WRITES.labels(resource).inc()
+
+
+def _raise_flag(flag: asyncio.Event, _done: "asyncio.Task[None]") -> None:
+    flag.set()
+
+
 async def serve(settings: Settings) -> None:
     """Run one operator until it is told to stop."""
     operator = await Operator.create(settings)
@@ -203,10 +212,10 @@ def main() -> int:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
     except CredentialsError as error:
-        log.error("%s", error)
+        log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:
-        log.error("cannot serve probes on port %d: %s", settings.http_port, error)
+        log.error("cannot serve probes on port %d: %s", settings.http_port, error)  # noqa: TRY400 - as above
         return 2
     return 0
 

@@ -6,7 +6,7 @@ account with token refresh, TLS) and its REST layer are, nothing above.
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote, urlencode
@@ -89,15 +89,19 @@ async def _load(kubeconfig: str) -> Configuration:
 class KubeCluster:
     """Cluster port over one API server."""
 
-    def __init__(self, configuration: Configuration, request_timeout_seconds: float = 15.0) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        request_timeout_seconds: float = 15.0,
+        count_write: Callable[[str], None] = lambda _resource: None,
+    ) -> None:
         self._client = ApiClient(configuration)
         self._timeout = request_timeout_seconds
         self.answered_seconds = time.monotonic()
         """When the API server last answered anything, on the monotonic clock."""
         self.failing = False
         """Whether the last call got no answer."""
-        self.writes: dict[str, int] = {}
-        """Writes sent so far, by resource: the operator's own account of what it costs the API server."""
+        self._count_write = count_write
 
     async def close(self) -> None:
         """Close the connections."""
@@ -106,7 +110,7 @@ class KubeCluster:
     async def access(self) -> Access:
         """The credentials as they are now; tokens rotate, so ask again."""
         headers: dict[str, str] = {}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         scheme, _, token = headers.get("authorization", "").partition(" ")
         chosen = self._client.configuration
         return Access(
@@ -168,7 +172,7 @@ class KubeCluster:
     async def _write(
         self, method: str, kind: Kind, path: str, query: Mapping[str, str], body: Object, content_type: str = ""
     ) -> Object:
-        self.writes[kind.plural] = self.writes.get(kind.plural, 0) + 1
+        self._count_write(kind.plural)
         return await self._request(method, path, query, body, content_type)
 
     async def _request(
@@ -180,7 +184,7 @@ class KubeCluster:
         content_type: str = "",
     ) -> Object:
         headers = {"Accept": "application/json", "Content-Type": content_type or "application/json"}
-        await self._client.update_params_for_auth(headers, [], ["BearerToken"])
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         timeout = aiohttp.ClientTimeout(total=self._timeout, connect=5)
         try:

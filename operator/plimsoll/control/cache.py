@@ -142,7 +142,7 @@ def owner_of(obj: Mapping[str, Any]) -> Key | None:
 
 
 def _version(meta: Mapping[str, Any]) -> int:
-    """resourceVersions of one API server are ordered numbers (stated by Kubernetes since 1.35)."""
+    """Resource versions of one API server are ordered numbers (stated by Kubernetes since 1.35)."""
     text = meta.get("resourceVersion", "0")
     return int(text) if text.isdigit() else 0
 
@@ -162,5 +162,7 @@ def _compact(kind: Kind, obj: Mapping[str, Any]) -> bytes:
 def _deployment_status(status: Mapping[str, Any]) -> dict[str, Any]:
     figures = ("observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     kept = {k: status[k] for k in figures if k in status}
-    progressing = next((c for c in status.get("conditions") or () if c.get("type") == "Progressing"), {})
+    progressing: Mapping[str, Any] = next(
+        (c for c in status.get("conditions") or () if c.get("type") == "Progressing"), {}
+    )
     return {**kept, "progressReason": progressing.get("reason", "")}

@@ -47,7 +47,7 @@ def worth_telling(before: str | None, condition: Condition) -> bool:
     good = _GOOD.get(condition.type)
     if condition.type == names.STALLED:
         return condition.status == "True"
-    return condition.status == good or before == good
+    return good in (condition.status, before)
 
 
 def event(service: Mapping[str, Any], condition: Condition, now: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from plimsoll.adapters.ports import (
     Kind,
     NotFoundError,
 )
-from plimsoll.api import names
+from plimsoll.api import names, reasons
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.events import EventWriter
 from plimsoll.control.planning import Planner
@@ -85,7 +85,7 @@ class Reconciler:
         try:
             request = read_request(service)
         except ValidationError as error:
-            facts = Facts(refusal=Problem("InvalidSpec", _first_error(error)))
+            facts = Facts(refusal=Problem(reasons.INVALID_SPEC.name, _first_error(error)))
             return await self._report(key, service, facts, None, 0)
         outcome = await self.planner.plan(request)
         live = self.cache.children(key)
@@ -109,7 +109,7 @@ class Reconciler:
             if applied.blocked is None and not applied.waiting:
                 await self._tidy(request, target.revision, replicas, live, revisions)
         facts = _facts(request, target, replicas, applied)
-        facts = replace(facts, fleet=self._fleet(key, request, target, replicas))
+        facts = replace(facts, fleet=self._fleet(key, request, replicas))
         again = await self._report(key, service, facts, target.revision, replicas)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
@@ -138,7 +138,7 @@ class Reconciler:
         except (ForbiddenError, InvalidError) as error:
             if "is being terminated" in error.message:
                 return _Applied(waiting="the namespace is being deleted")
-            reason = "Forbidden" if isinstance(error, ForbiddenError) else "Refused"
+            reason = (reasons.FORBIDDEN if isinstance(error, ForbiddenError) else reasons.REFUSED).name
             return _Applied(blocked=Problem(reason, f"the API server refuses our write: {error.message}"))
         return _Applied()
 
@@ -159,7 +159,9 @@ class Reconciler:
     def _current(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
         annotations = known["metadata"].get("annotations") or {}
         wanted = manifest["metadata"]["annotations"][names.ANNOTATION_HASH]
-        return annotations.get(names.ANNOTATION_HASH) == wanted and drift.differs(manifest, known) is None
+        # A listing's items carry no apiVersion and kind, so what is known of an object does not either.
+        intent = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+        return annotations.get(names.ANNOTATION_HASH) == wanted and drift.differs(intent, known) is None
 
     async def _check_owner(self, request: Request, kind: Kind, name: str) -> None:
         """What our watch does not show may still exist: somebody else's object, or ours without its labels."""
@@ -175,7 +177,7 @@ class Reconciler:
                 f"{kind.kind} {request.namespace}/{name} exists and is not ours ({ownership.whose}); "
                 "delete or rename it, or give this VLLMService another name"
             )
-            raise _BlockedError(Problem("NameConflict", message))
+            raise _BlockedError(Problem(reasons.NAME_CONFLICT.name, message))
 
     async def _scale(self, request: Request, replicas: int) -> None:
         fleet = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
@@ -199,7 +201,7 @@ class Reconciler:
         meta = obj["metadata"]
         await self.cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"])
 
-    def _fleet(self, key: Key, request: Request, target: Target, replicas: int) -> Fleet | None:
+    def _fleet(self, key: Key, request: Request, replicas: int) -> Fleet | None:
         live = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
         if live is None or judge(live, request.name, request.uid).verdict != "ours":
             return None
@@ -224,11 +226,13 @@ class Reconciler:
         before = service.get("status") or {}
         generation = int(service["metadata"].get("generation", 0))
         decided = conditions.decide(facts)
+        fleet = facts.fleet or Fleet(wanted=replicas, floor=replicas)
         after = {
             "observedGeneration": generation,
             "conditions": conditions.merge(before.get("conditions") or (), decided, generation, self.clock.now()),
-            "replicas": facts.fleet.replicas if facts.fleet else 0,
-            "readyReplicas": facts.fleet.ready if facts.fleet else 0,
+            "summary": {"replicas": f"{fleet.ready}/{replicas}"},
+            "replicas": fleet.replicas,
+            "readyReplicas": fleet.ready,
             "selector": selector_text(track_selector(key.name)),
         }
         if revision:
@@ -275,7 +279,7 @@ def _limited(request: Request, target: Target, replicas: int) -> Problem | None:
         return None
     gpus = rollout.gpus_per_replica(target.revision)
     return Problem(
-        "MaxGPUs",
+        reasons.MAX_GPUS.name,
         f"spec.replicas: {request.spec.replicas} would take {request.spec.replicas * gpus} GPUs, "
         f"spec.hardware.maxGPUs is {request.spec.hardware.max_gpus}: {replicas} run",
     )

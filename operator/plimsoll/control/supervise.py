@@ -21,7 +21,7 @@ async def keep_running(
         started = monotonic()
         try:
             await run()
-        except Exception as error:  # whatever ends the part must not end the operator
+        except Exception as error:  # noqa: BLE001 - whatever ends the part must not end the operator
             failures = 0 if monotonic() - started > STEADY_SECONDS else failures
             wait = BACKOFF_SECONDS[min(failures, len(BACKOFF_SECONDS) - 1)]
             failures += 1

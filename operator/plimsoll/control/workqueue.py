@@ -63,7 +63,7 @@ class WorkQueue(Generic[Key]):
         """Put the key in line after its back-off (1, 2, 4 … 60 s); the seconds it will wait."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        wait = min(BACKOFF_BASE_SECONDS * 2 ** min(failures, 16), BACKOFF_MAX_SECONDS)
+        wait = min(BACKOFF_BASE_SECONDS * float(1 << min(failures, 16)), BACKOFF_MAX_SECONDS)
         wait = max(wait, at_least_seconds or 0.0)
         self.add_after(key, wait)
         return wait

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plimsoll.api import names
-from plimsoll.core.pods import Summary
+from plimsoll.api import names, reasons
+from plimsoll.api.reasons import Reason
+from plimsoll.core.pods import Phase, Summary
 
 MESSAGE_LIMIT: Final = 2000
 
@@ -107,85 +108,96 @@ def _problem(facts: Facts) -> Problem | None:
 
 
 def _ready(facts: Facts) -> Condition:
-    problem = _problem(facts)
+    problem, fleet = _problem(facts), facts.fleet
     if problem:
-        serving = facts.fleet.ready if facts.fleet else 0
+        serving = fleet.ready if fleet else 0
         tail = f" The previous fleet keeps serving ({serving} ready)." if serving else ""
         return Condition(names.READY, "False", problem.reason, problem.message + tail)
-    fleet = facts.fleet
     if facts.waiting or fleet is None:
-        return Condition(
-            names.READY, "False", "Progressing", facts.waiting or facts.held or "the fleet is being created"
-        )
-    if not fleet.rolled_out or fleet.updated_ready < fleet.floor:
-        reason = "Failing" if fleet.pods.count("failing") else "Progressing"
-        return Condition(names.READY, "False", reason, _progress(fleet))
-    return Condition(names.READY, "True", "FleetReady", f"{fleet.ready} of {fleet.wanted} replicas ready")
+        return _say(names.READY, "False", reasons.PROGRESSING, facts.waiting or facts.held or "creating the fleet")
+    if fleet.wanted == 0:
+        return _say(names.READY, "True", reasons.PARKED, "no replicas are wanted")
+    if _progressing(fleet):
+        reason = reasons.FAILING if fleet.pods.count("failing") else reasons.PROGRESSING
+        return _say(names.READY, "False", reason, _progress(fleet))
+    return _say(names.READY, "True", reasons.FLEET_READY, f"{fleet.ready} of {fleet.wanted} replicas ready")
 
 
 def _reconciling(facts: Facts) -> Condition:
-    if _problem(facts):
-        return Condition(names.RECONCILING, "False", "Stalled", "waiting for a change: see Stalled")
-    if facts.waiting:
-        return Condition(names.RECONCILING, "True", "Applying", facts.waiting)
     fleet = facts.fleet
+    if _problem(facts):
+        return _say(names.RECONCILING, "False", reasons.NOT_PLANNED, "waiting for a change: see Stalled")
+    if facts.waiting:
+        return _say(names.RECONCILING, "True", reasons.APPLYING, facts.waiting)
+    if facts.held:
+        return _say(names.RECONCILING, "False", reasons.ON_HOLD, facts.held)
     if fleet is None:
-        if facts.held:
-            return Condition(names.RECONCILING, "False", "Held", facts.held)
-        return Condition(names.RECONCILING, "True", "Applying", "creating the fleet")
-    if not fleet.rolled_out or fleet.updated_ready < fleet.floor:
-        return Condition(names.RECONCILING, "True", "WaitingForPods", _progress(fleet))
-    return Condition(names.RECONCILING, "False", "UpToDate", "the fleet runs the current plan")
+        return _say(names.RECONCILING, "True", reasons.APPLYING, "creating the fleet")
+    if not fleet.rolled_out:
+        return _say(names.RECONCILING, "True", reasons.ROLLING_OUT, _progress(fleet))
+    if _progressing(fleet):
+        return _say(names.RECONCILING, "True", reasons.WAITING_FOR_PODS, _progress(fleet))
+    return _say(names.RECONCILING, "False", reasons.UP_TO_DATE, "the fleet runs the current plan")
 
 
 def _stalled(facts: Facts) -> Condition:
     problem = _problem(facts)
     if problem:
         return Condition(names.STALLED, "True", problem.reason, problem.message)
-    return Condition(names.STALLED, "False", "Progressing", "nothing needs a human")
+    return _say(names.STALLED, "False", reasons.NOT_STALLED, "nothing needs a human")
 
 
 def _planned(facts: Facts) -> Condition:
     if facts.refusal:
         return Condition(names.PLANNED, "False", facts.refusal.reason, facts.refusal.message)
-    if not facts.planned:
-        return Condition(names.PLANNED, "Unknown", "Planning", "not planned yet")
-    return Condition(names.PLANNED, "True", "Feasible", facts.planned)
+    return _say(names.PLANNED, "True", reasons.FEASIBLE, facts.planned)
 
 
 def _available(facts: Facts) -> Condition:
     fleet = facts.fleet
     if fleet is None:
-        return Condition(names.AVAILABLE, "False", "NoFleet", "no Deployment yet")
+        return _say(names.AVAILABLE, "False", reasons.NO_REPLICA_READY, "there is no Deployment")
     if fleet.ready >= 1:
-        return Condition(names.AVAILABLE, "True", "ReplicasServing", "at least one replica answers requests")
-    if fleet.pods.count("failing"):
-        return Condition(names.AVAILABLE, "False", "Failing", _progress(fleet))
-    if fleet.pods.count("loading"):
-        return Condition(names.AVAILABLE, "False", "Loading", _progress(fleet))
-    return Condition(names.AVAILABLE, "False", "Pending", _progress(fleet))
+        return _say(names.AVAILABLE, "True", reasons.MINIMUM_REPLICAS_AVAILABLE, "at least one replica serves")
+    if fleet.wanted == 0:
+        return _say(names.AVAILABLE, "False", reasons.PARKED, "no replicas are wanted")
+    phases: tuple[tuple[Phase, Reason], ...] = (
+        ("failing", reasons.FAILING),
+        ("loading", reasons.LOADING),
+        ("pending", reasons.PENDING),
+    )
+    reason = next((reason for phase, reason in phases if fleet.pods.counts.get(phase)), reasons.NO_REPLICA_READY)
+    return _say(names.AVAILABLE, "False", reason, _progress(fleet))
 
 
 def _plan_update(facts: Facts) -> Condition:
+    kind = names.PLAN_UPDATE_AVAILABLE
     if facts.update_unknown:
-        return Condition(names.PLAN_UPDATE_AVAILABLE, "Unknown", "CannotPlan", facts.update_unknown)
+        return _say(kind, "Unknown", reasons.CANNOT_PLAN, facts.update_unknown)
     if facts.update:
-        return Condition(names.PLAN_UPDATE_AVAILABLE, "True", facts.update.reason, facts.update.message)
-    return Condition(names.PLAN_UPDATE_AVAILABLE, "False", "UpToDate", "planning again gives the plan that runs")
+        return Condition(kind, "True", facts.update.reason, facts.update.message)
+    return _say(kind, "False", reasons.UP_TO_DATE, "planning again gives the plan that runs")
 
 
 def _limited(facts: Facts) -> Condition:
     if facts.limited:
         return Condition(names.SCALING_LIMITED, "True", facts.limited.reason, facts.limited.message)
-    return Condition(names.SCALING_LIMITED, "False", "WithinLimits", "the wanted replicas are within the limits")
+    return _say(names.SCALING_LIMITED, "False", reasons.WITHIN_LIMITS, "the wanted replicas are within the limits")
 
 
 def _unobserved() -> tuple[Condition, ...]:
     """Conditions that need observations of a running engine: unknown is said, never assumed."""
-    return tuple(
-        Condition(kind, "Unknown", "NoObservation", "nothing observed yet")
-        for kind in (names.METRICS_AVAILABLE, names.SLO_MET, names.KV_PREDICTION_ACCURATE, names.EXPERIMENTING)
-    )
+    observed = (names.METRICS_AVAILABLE, names.SLO_MET, names.KV_PREDICTION_ACCURATE)
+    none_runs = _say(names.EXPERIMENTING, "False", reasons.NO_EXPERIMENT, "no experiment runs")
+    return (*(_say(kind, "Unknown", reasons.NO_OBSERVATION, "nothing observed yet") for kind in observed), none_runs)
+
+
+def _say(kind: str, status: str, reason: Reason, message: str) -> Condition:
+    return Condition(kind, status, reason.name, message)
+
+
+def _progressing(fleet: Fleet) -> bool:
+    return not fleet.rolled_out or fleet.updated_ready < fleet.floor
 
 
 def _progress(fleet: Fleet) -> str:

@@ -91,12 +91,12 @@ def _merge_key(entries: Sequence[Any]) -> str | None:
 
 
 def _same_scalar(desired: Any, live: Any) -> bool:  # noqa: ANN401 - JSON
+    if live is None:
+        return not desired  # the API server drops zero values of optional fields
+    if isinstance(desired, bool) or isinstance(live, bool):
+        return desired is live
     if desired == live:
         return True
-    if desired in (False, 0, "") and live is None:
-        return True  # the API server drops zero values of optional fields
-    if isinstance(desired, bool) or isinstance(live, bool):
-        return False
     wanted, found = _quantity(desired), _quantity(live)
     return wanted is not None and wanted == found
 

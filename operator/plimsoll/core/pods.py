@@ -48,7 +48,9 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     status = pod.get("status", {})
     if pod["metadata"].get("deletionTimestamp"):
         return PodState("terminating")
-    container = next((c for c in status.get("containerStatuses") or () if c.get("name") == CONTAINER), {})
+    container: Mapping[str, Any] = next(
+        (c for c in status.get("containerStatuses") or () if c.get("name") == CONTAINER), {}
+    )
     failure = _failure(container) or _pod_failure(status)
     if failure:
         return PodState("failing", failure[:MESSAGE_LIMIT])

@@ -37,7 +37,7 @@ class Request:
     @property
     def minimum_replicas(self) -> int:
         """Replicas that the plan must at least have room for."""
-        return self.spec.scaling.min_replicas if self.spec.scaling.mode == "Auto" else 1
+        return minimum_replicas(self.spec)
 
     def wanted_replicas(self, gpus_per_replica: int) -> int:
         """Replicas to run: the floor in Auto, else what the user or an HPA asks, within ``maxGPUs``."""
@@ -50,6 +50,11 @@ class Request:
         by_gpus = self.spec.hardware.max_gpus // gpus_per_replica
         limit = self.spec.scaling.max_replicas if self.spec.scaling.mode == "Auto" else None
         return by_gpus if limit is None else min(by_gpus, limit)
+
+
+def minimum_replicas(spec: VLLMServiceSpec) -> int:
+    """Replicas that a plan must at least have room for: the floor in Auto; one where somebody else sets the count."""
+    return spec.scaling.min_replicas if spec.scaling.mode == "Auto" else 1
 
 
 def read_request(obj: Mapping[str, Any]) -> Request:

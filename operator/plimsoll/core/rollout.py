@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from plimsoll.api import reasons
 from plimsoll.core.conditions import Problem
 from plimsoll.core.drift import differs, digest
 from plimsoll.core.manifests.deployment import deployment
@@ -55,7 +56,9 @@ def choose_target(request: Request, outcome: Outcome, kept: Sequence[Revision]) 
         return Target(running, refusal=problem, frozen=True)
     if isinstance(outcome, Unavailable):
         return Target(running, update_unknown=outcome.message)
-    return Target(running, update=Problem("PlanNowInfeasible", f"planning again would refuse: {outcome.message}"))
+    return Target(
+        running, update=Problem(reasons.PLAN_NOW_INFEASIBLE.name, f"planning again would refuse: {outcome.message}")
+    )
 
 
 def render(request: Request, plan: Plan, number: int) -> Revision:
@@ -126,7 +129,7 @@ def _update(running: Revision, fresh: Revision) -> Problem | None:
         return None
     text = "; ".join(changes)[:DIFF_LIMIT]
     accept = f"apply with the annotation plimsoll.dev/accept-plan: {fresh.name}"
-    return Problem("NewerPlan", f"planning again would change {text}; {accept}")
+    return Problem(reasons.NEWER_PLAN.name, f"planning again would change {text}; {accept}")
 
 
 def _short(value: object) -> str:

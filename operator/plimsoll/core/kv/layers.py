@@ -14,7 +14,7 @@ from plimsoll.core.kv.kernels import FIXED, Kernel
 from plimsoll.core.kv.kv_dtype import resolve_kv_dtype, stored_dtype
 from plimsoll.core.kv.options import HEADS_NOT_DIVISIBLE, EngineOptions, Refusal, Resolved, resolve
 from plimsoll.core.kv.specs import LayerSpec, ceil_div, round_up
-from plimsoll.core.kv.states import state_blocks, state_bytes
+from plimsoll.core.kv.states import keeps_every_state, leaves_checkpoint, state_blocks, state_bytes
 from plimsoll.facts.models import (
     Cache,
     CompressedAttention,
@@ -22,13 +22,16 @@ from plimsoll.facts.models import (
     CrossAttention,
     IndexerKeys,
     LatentAttention,
+    Layer,
     ModelFacts,
     RecurrentState,
     RingBuffer,
     SoftmaxAttention,
 )
 
-_LATENT_ALIGNMENT = 128
+_OLD_LATENT_UNIT = 64
+_MAMBA1_CHUNK = 2048
+_CHECKPOINT_TOKENS = {"gdn": 64, "kda": 16}
 
 
 @dataclass(frozen=True)
@@ -61,11 +64,16 @@ def choose(facts: ModelFacts, options: EngineOptions) -> Choices:
     asked = resolve_kv_dtype(facts, options, resolved.dtype)
     kernel_of = {cache: _kernel(cache, facts, options, asked) for cache in dict.fromkeys(facts.caches)}
     kernel_of = {cache: kernel for cache, kernel in kernel_of.items() if kernel is not None}
+    drafted = tuple(cache for layer in draft_layers(facts, options) for cache in layer.caches)
     kv_dtype = stored_dtype(asked, tuple(kernel_of.values()))
     block = _first_block(facts, options, tuple(kernel_of.values()))
     padded = None
     if facts.has_state and facts.has_attention:
         block, padded = _align_hybrid(facts, options, resolved, kv_dtype, tuple(kernel_of.values()), block)
+    for cache in dict.fromkeys(drafted):
+        kernel = kernel_of.get(cache) or _kernel(cache, facts, options, asked)
+        if kernel is not None:
+            kernel_of[cache] = kernel
     return Choices(resolved, kv_dtype, kernel_of, block, padded)
 
 
@@ -76,19 +84,29 @@ def layer_specs(facts: ModelFacts, options: EngineOptions) -> tuple[LayerSpec, .
         Refusal: as ``choose``.
     """
     choices = choose(facts, options)
-    return tuple(spec for specs in specs_by_layer(facts, options, choices) for spec in specs)
+    return tuple(spec for specs in specs_by_layer(facts, facts.layers, options, choices) for spec in specs)
 
 
-def specs_by_layer(facts: ModelFacts, options: EngineOptions, choices: Choices) -> list[tuple[LayerSpec, ...]]:
-    """The caches of each decoder layer; layers of one kind share one tuple."""
+def draft_layers(facts: ModelFacts, options: EngineOptions) -> tuple[Layer, ...]:
+    """Layers that a draft adds: those of the checkpoint's own predictor, or of the draft model beside it."""
+    speculation = options.speculation
+    if speculation is None:
+        return ()
+    if speculation.draft is not None:
+        return speculation.draft.layers
+    return facts.draft_layers if speculation.method == "mtp" else ()
+
+
+def specs_by_layer(
+    facts: ModelFacts, layers: Sequence[Layer], options: EngineOptions, choices: Choices
+) -> list[tuple[LayerSpec, ...]]:
+    """The caches of each of ``layers``; layers of one kind share one tuple."""
     seen: dict[int, tuple[LayerSpec, ...]] = {}
     found = []
-    for layer in facts.layers:
+    for layer in layers:
         key = id(layer)
         if key not in seen:
-            seen[key] = tuple(
-                spec for cache in layer.caches for spec in _specs(cache, facts, options, choices)
-            )
+            seen[key] = tuple(spec for cache in layer.caches for spec in _specs(cache, facts, options, choices))
         found.append(seen[key])
     return found
 
@@ -135,13 +153,39 @@ def _align_hybrid(
     states = [cache for cache in dict.fromkeys(facts.caches) if isinstance(cache, RecurrentState)]
     state_page = max(state_bytes(state, facts, options, resolved.dtype) for state in states)
     token_bytes = _model_token_bytes(facts, options, resolved, kv_dtype)
-    unit = max(chosen[0].smallest_block, block_tokens)
-    if facts.uses_latent_attention:
-        unit = max(unit, _LATENT_ALIGNMENT)
+    unit = _hybrid_unit(facts, options, chosen, block_tokens)
+    if any(keeps_every_state(state, options, prefix_caching=resolved.prefix_caching) for state in states):
+        unit = lcm(unit, options.mamba_block_size or _mamba_chunk(facts))
+    unit = lcm(unit, _checkpoint_unit(states, options, resolved))
     needed = unit * ceil_div(state_page, unit * token_bytes)
-    needed = round_up(needed, lcm(*(kernel.smallest_block for kernel in chosen)))
+    if options.rules.state_unit_from_kernel:
+        needed = round_up(needed, lcm(*(kernel.smallest_block for kernel in chosen)))
     block = max(block_tokens, needed)
     return block, block * token_bytes
+
+
+def _hybrid_unit(facts: ModelFacts, options: EngineOptions, chosen: Sequence[Kernel], block_tokens: int) -> int:
+    """Tokens by which the attention block of a hybrid grows."""
+    if not options.rules.state_unit_from_kernel:
+        return _OLD_LATENT_UNIT if facts.uses_latent_attention else kernels.DEFAULT_BLOCK
+    unit = max(chosen[0].smallest_block, block_tokens)
+    return max(unit, options.rules.latent_state_unit) if facts.uses_latent_attention else unit
+
+
+def _checkpoint_unit(states: Sequence[RecurrentState], options: EngineOptions, resolved: Resolved) -> int:
+    """Tokens that checkpoints in mid-prefill are apart by."""
+    if not (options.rules.gdn_checkpoints and resolved.prefix_caching):
+        return 1
+    return lcm(*(_CHECKPOINT_TOKENS.get(state.kind, 1) for state in states if leaves_checkpoint(state, options)))
+
+
+def _mamba_chunk(facts: ModelFacts) -> int:
+    """Tokens of one chunk of the scan; Mamba1 has none and counts as 2,048."""
+    for key in ("mamba_chunk_size", "chunk_size"):
+        value = facts.raw.get(key)
+        if isinstance(value, int):
+            return value
+    return _MAMBA1_CHUNK
 
 
 def _model_token_bytes(facts: ModelFacts, options: EngineOptions, resolved: Resolved, kv_dtype: str) -> int:
@@ -180,7 +224,8 @@ def _softmax(cache: SoftmaxAttention, options: EngineOptions, choices: Choices) 
     content = (heads, cache.head_dim, cache.value_dim, choices.kv_dtype)
     block = choices.block_tokens
     if cache.window_tokens is not None:
-        block = choices.kernel_of[cache].largest_block_within(block)
+        if options.rules.window_blocks:
+            block = choices.kernel_of[cache].largest_block_within(block)
         return LayerSpec(
             "sliding",
             block,
@@ -261,6 +306,7 @@ def _state(cache: RecurrentState, facts: ModelFacts, options: EngineOptions, cho
         ("state", cache.kind, cache.tensors),
         padded_bytes=choices.state_page_bytes,
         state_blocks=state_blocks(cache, options, prefix_caching=caching),
+        keeps_every_state=keeps_every_state(cache, options, prefix_caching=caching),
         sharded=False,
         replicated=all(tensor.replicated for tensor in cache.tensors),
     )

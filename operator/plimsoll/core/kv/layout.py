@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from plimsoll.core.kv.grouping import Group, Member, bytes_per_block, group_layers
-from plimsoll.core.kv.layers import Choices, choose, specs_by_layer
+from plimsoll.core.kv.layers import Choices, choose, draft_layers, specs_by_layer
 from plimsoll.core.kv.options import BAD_FLAG, EngineOptions, Refusal, Resolved
 from plimsoll.facts.models import CompressedAttention, LatentAttention, ModelFacts, RingBuffer
 
@@ -53,7 +53,9 @@ def plan_layout(facts: ModelFacts, options: EngineOptions) -> KVLayout:
     choices = choose(facts, options)
     members = _members(facts, options, choices)
     outermost = block_outermost(facts)
-    groups = group_layers(members, hybrid_manager=choices.resolved.hybrid_manager, block_outermost=outermost)
+    groups = group_layers(
+        members, options.rules, hybrid_manager=choices.resolved.hybrid_manager, block_outermost=outermost
+    )
     return KVLayout(
         options=options,
         resolved=choices.resolved,
@@ -101,8 +103,11 @@ def stages(layers: int, options: EngineOptions) -> tuple[range, ...]:
 
 
 def _members(facts: ModelFacts, options: EngineOptions, choices: Choices) -> list[Member]:
-    by_layer = specs_by_layer(facts, options, choices)
-    return [Member(spec, layer) for layer, specs in enumerate(by_layer) for spec in specs]
+    """Caches of the target's layers, then those of the draft, which runs on the last pipeline stage."""
+    by_layer = specs_by_layer(facts, facts.layers, options, choices)
+    target = [Member(spec, layer) for layer, specs in enumerate(by_layer) for spec in specs]
+    drafts = specs_by_layer(facts, draft_layers(facts, options), options, choices)
+    return target + [Member(spec, len(facts.layers) - 1) for specs in drafts for spec in specs]
 
 
 def _stage_bytes(
@@ -113,6 +118,5 @@ def _stage_bytes(
     if options.pipeline_parallel == 1:
         return (bytes_per_block(groups, block_outermost=outermost),)
     return tuple(
-        bytes_per_block(groups, block_outermost=outermost, stage=stage)
-        for stage in stages(len(facts.layers), options)
+        bytes_per_block(groups, block_outermost=outermost, stage=stage) for stage in stages(len(facts.layers), options)
     )

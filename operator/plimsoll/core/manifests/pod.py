@@ -1,4 +1,4 @@
-"""The pod template of an engine: what it takes for vLLM to start at the first try and to end without losing requests."""
+"""The pod template of an engine: what vLLM needs to start at the first try and to end without losing requests."""
 
 from dataclasses import dataclass
 from typing import Any, Final

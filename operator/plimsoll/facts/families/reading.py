@@ -10,7 +10,13 @@ from plimsoll.facts.models import JSONObject, ModelConfigError
 
 # Where wrappers keep their decoder, in the order vLLM looks.
 _TEXT_PARTS: Final = ("thinker_config", "text_config", "llm_config", "language_config", "language_model_config")
-_KV_HEAD_KEYS: Final = ("n_head_kv", "num_kv_heads", "num_key_value_heads", "multi_query_group_num", "num_attention_groups")
+_KV_HEAD_KEYS: Final = (
+    "n_head_kv",
+    "num_kv_heads",
+    "num_key_value_heads",
+    "multi_query_group_num",
+    "num_attention_groups",
+)
 _EXPERT_KEYS: Final = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 _EXPERTS_PER_TOKEN_KEYS: Final = (
     "num_experts_per_tok",

@@ -1,0 +1,49 @@
+"""A real control plane for the tests that ask for one: started once a session, a fresh namespace a test."""
+
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.controlplane import ControlPlane, binaries
+from e2e.controlplane.kubectl import Kubectl
+from e2e.eventually import eventually
+
+# Shorter than Kubernetes' own 50 s for tests of a lost node; two heartbeats of a fake node (10 s each) have to fit.
+NODE_MONITOR_GRACE_SECONDS = 25
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Build the programs before the first test: minutes once, which no test's timeout should have to hold."""
+    if session.config.option.collectonly or not any(_needs_control_plane(item) for item in session.items):
+        return
+    capture = session.config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled():
+        binaries.ensure()
+
+
+def _needs_control_plane(item: pytest.Item) -> bool:
+    return "control_plane" in getattr(item, "fixturenames", ()) or item.get_closest_marker("controlplane") is not None
+
+
+@pytest.fixture(scope="session")
+def control_plane() -> Iterator[ControlPlane]:
+    """etcd, Kubernetes and Prometheus, shared by the session."""
+    with ControlPlane(node_monitor_grace_seconds=NODE_MONITOR_GRACE_SECONDS) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def kubectl(control_plane: ControlPlane) -> Kubectl:
+    """The built kubectl as admin: `kubectl("get", "pods")` returns stdout, raises with stderr."""
+    return control_plane.kubectl
+
+
+@pytest.fixture
+def namespace(kubectl: Kubectl) -> Iterator[str]:
+    """A namespace nobody used before, in which pods can be made; its deletion is not waited for."""
+    name = f"test-{secrets.token_hex(4)}"
+    kubectl("create", "namespace", name)
+    eventually(lambda: kubectl("get", "serviceaccount", "default", "-n", name, "--ignore-not-found"))
+    yield name
+    kubectl("delete", "namespace", name, "--wait=false")

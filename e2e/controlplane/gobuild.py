@@ -1,0 +1,114 @@
+"""One `go build` of the missing programs, with progress a person can wait by."""
+
+import os
+import subprocess
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from e2e.controlplane import golang, tether
+from e2e.controlplane.targets import BUILD_ENV, BUILD_FLAGS, TARGETS, Target
+
+REPORT_SECONDS: Final = 15.0
+TAIL_LINES: Final = 20
+# Before this share is compiled an extrapolation would be a guess.
+ENOUGH_SHARE: Final = 0.02
+
+
+class BuildError(RuntimeError):
+    """`go build` failed, or built something that is not what the table says."""
+
+
+def build(go: golang.Go, scratch: Path, names: Sequence[str], log: Callable[[str], None]) -> None:
+    """Put the named programs into `scratch`, each checked to report its version."""
+    if not go.installed:
+        golang.install(go, log)
+    targets = [target for target in TARGETS if target.name in names]
+    log(f"building {', '.join(names)} with Go {go.version}: once, 5 to 10 minutes on two cores")
+    started = time.monotonic()
+    total = _count_packages(go, targets)
+    _compile(go, scratch, targets, total, log)
+    for target in targets:
+        (scratch / target.built_name).rename(scratch / target.name)
+        _verify(scratch / target.name, target)
+    log(f"built in {_minutes(time.monotonic() - started)}")
+
+
+def progress_line(done: int, total: int, elapsed_seconds: float) -> str:
+    """Packages compiled, time gone and an estimate of the rest, once there is enough to extrapolate from.
+
+    Packages that Go has in its own cache are never reported, so the estimate can only be too long.
+    """
+    so_far = f"{done} of {total} packages compiled, {_minutes(elapsed_seconds)} gone"
+    if done < ENOUGH_SHARE * total:
+        return so_far
+    return f"{so_far}, about {_minutes(elapsed_seconds * (total - done) / done)} left"
+
+
+def _minutes(seconds: float) -> str:
+    whole = round(seconds)
+    return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, **BUILD_ENV, "GOTOOLCHAIN": "local"}
+
+
+def _count_packages(go: golang.Go, targets: Sequence[Target]) -> int:
+    """How many packages the programs consist of; listing them also downloads the modules that are not there yet."""
+    command = [str(go.path), "list", "-deps", BUILD_FLAGS[2], *(target.package for target in targets)]
+    done = subprocess.run(command, cwd=golang.HERE, env=_environment(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BuildError(f"Go could not load the modules of {golang.GO_MOD}:\n{_tail(done.stderr.splitlines())}")
+    return len(done.stdout.splitlines())
+
+
+def _compile(go: golang.Go, scratch: Path, targets: Sequence[Target], total: int, log: Callable[[str], None]) -> None:
+    packages = [target.package for target in targets]
+    command = tether.command([str(go.path), "build", "-v", *BUILD_FLAGS, f"-o={scratch}/", *packages])
+    started = time.monotonic()
+    with subprocess.Popen(command, cwd=golang.HERE, env=_environment(), stderr=subprocess.PIPE, text=True) as process:
+        output = _Output(process)
+        try:
+            while not output.ended(within_seconds=REPORT_SECONDS):
+                log(progress_line(output.packages, total, time.monotonic() - started))
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
+        raise BuildError(f"go build failed (exit code {process.returncode}):\n{_tail(output.tail)}")
+
+
+class _Output:
+    """Follows what `go build -v` prints: a package a line as it is compiled, errors among them."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.packages = 0
+        self.tail: deque[str] = deque(maxlen=TAIL_LINES)
+        self._process = process
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def ended(self, *, within_seconds: float) -> bool:
+        self._reader.join(within_seconds)
+        return not self._reader.is_alive()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.packages += not line.startswith("go: ")
+            self.tail.append(line.rstrip())
+
+
+def _verify(program: Path, target: Target) -> None:
+    done = subprocess.run([str(program), *target.version_args], capture_output=True, text=True, check=False)
+    if target.version not in done.stdout + done.stderr:
+        said = (done.stdout + done.stderr).strip() or f"exit code {done.returncode}"
+        raise BuildError(f"{target.name} was built but does not report version {target.version}: {said}")
+
+
+def _tail(lines: Sequence[str] | deque[str]) -> str:
+    return "\n".join(f"  {line}" for line in list(lines)[-TAIL_LINES:])

@@ -1,0 +1,216 @@
+"""A Kubernetes control plane and Prometheus on loopback, for as long as a `with` block lasts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from e2e.controlplane import binaries, commands, prometheus
+from e2e.controlplane.api import Api
+from e2e.controlplane.identity import Tls, User, kubeconfig
+from e2e.controlplane.kubectl import Kubectl
+from e2e.controlplane.ports import HOST, PortLeases
+from e2e.controlplane.process import Process
+from e2e.controlplane.scratch import Scratch
+
+READY_SECONDS: Final = 60.0
+TOKEN_SECONDS: Final = 30 * 24 * 3600
+STOP_SECONDS: Final = 5.0
+
+ADMIN: Final = "admin"
+CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
+SCHEDULER: Final = "system:kube-scheduler"
+PROMETHEUS: Final = "plimsoll:prometheus"
+
+
+class ControlPlane:
+    """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and, unless left out, Prometheus.
+
+    `extra_args` adds flags by program name (`{"kube-apiserver": ["--v=4"]}`). Without a `scratch` folder it makes
+    one of its own, which is gone after `stop`, an exception, Ctrl-C or the death of this process; a given one
+    belongs to the caller. Blocking: from asyncio call `start` and `stop` through `asyncio.to_thread`.
+    """
+
+    url: str
+    prometheus_url: str
+    workdir: Path
+    logs_dir: Path
+    binaries: binaries.Binaries
+    tls: Tls
+    admin_kubeconfig: Path
+    kubectl: Kubectl
+    processes: dict[str, Process]
+
+    def __init__(
+        self,
+        *,
+        qps: int = commands.CONTROLLER_QPS,
+        service_cidr: str = commands.SERVICE_CIDR,
+        node_monitor_grace_seconds: int | None = None,
+        prometheus: bool = True,
+        scrape_interval_seconds: float = 1.0,
+        extra_args: Mapping[str, Sequence[str]] | None = None,
+        scratch: Scratch | None = None,
+        log: Callable[[str], None] = print,
+    ) -> None:
+        self.processes = {}
+        self._options = commands.Options(qps, service_cidr, node_monitor_grace_seconds, scrape_interval_seconds)
+        self._with_prometheus = prometheus
+        self._extra_args = dict(extra_args or {})
+        self._scratch = scratch
+        self._owns_scratch = scratch is None
+        self._leases = PortLeases()
+        self._log = log
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def ca(self) -> Path:
+        return self.tls.ca
+
+    def start(self) -> None:
+        """Return when all of it answers; on any failure nothing is left and the error names process and log."""
+        try:
+            self.binaries = binaries.ensure(self._log)
+            self._prepare()
+            self._start_api_server()
+            self._start_controllers()
+            if self._with_prometheus:
+                self._start_prometheus()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop everything, those that write before what they write to. Safe to call again."""
+        for process in reversed(self.processes.values()):
+            process.stop(grace_seconds=STOP_SECONDS)
+        self.processes.clear()
+        self._leases.close()
+        if self._owns_scratch and self._scratch:
+            self._scratch.close()
+            self._scratch = None
+
+    def kubeconfig_for_token(self, user: str, token: str) -> Path:
+        """A kubeconfig file for a bearer token, whoever issued it."""
+        path = self.workdir / "kubeconfigs" / f"{user.replace(':', '-')}.yaml"
+        return kubeconfig(path, server=self.url, ca=self.ca, user=user, token=token)
+
+    def service_account_kubeconfig(self, namespace: str, name: str) -> Path:
+        """A kubeconfig of an existing service account, its token from the TokenRequest API (30 days)."""
+        request = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": TOKEN_SECONDS},
+        }
+        answer = self.api.post(f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token", request)
+        return self.kubeconfig_for_token(f"system:serviceaccount:{namespace}:{name}", answer["status"]["token"])
+
+    def scrape_operator(self, address: str | None) -> None:
+        """Have Prometheus scrape the operator at `host:port`, or nobody; it notices by itself."""
+        draft = self._operator_targets.with_suffix(".draft")
+        draft.write_text(prometheus.operator_targets(address))
+        draft.rename(self._operator_targets)
+
+    def lease_port(self) -> int:
+        """A free port on 127.0.0.1 that stays ours until `stop`."""
+        return self._leases.lease()
+
+    def process(self, name: str, argv: Sequence[str], *, env: Mapping[str, str] | None = None) -> Process:
+        """A process of this control plane's folder, not started yet: logs beside the others, is swept with them.
+
+        Nothing of the caller's environment goes in: etcd reads ETCD_*, all of them read proxies.
+        """
+        assert self._scratch is not None, "the control plane has not been started"
+        return Process(
+            name,
+            argv,
+            log=self.logs_dir / f"{name}.log",
+            env={"HOME": str(self.workdir), "PATH": "/usr/bin:/bin", **(env or {}), **self._scratch.mark()},
+            cwd=self.workdir,
+        )
+
+    def _prepare(self) -> None:
+        self._scratch = self._scratch or Scratch()
+        self.workdir = self._scratch.path
+        self.logs_dir = self.workdir / "logs"
+        self._operator_targets = self.workdir / "operator-targets.json"
+        self._ports = commands.Ports.leased(self._leases)
+        self.url = f"https://{HOST}:{self._ports.kube_apiserver}"
+        self.prometheus_url = f"http://{HOST}:{self._ports.prometheus}"
+        self.tls = Tls.create(self.workdir / "tls")
+        users = (User.named(name) for name in (CONTROLLER_MANAGER, SCHEDULER, PROMETHEUS))
+        self._users = {user.name: user for user in (User.named(ADMIN, "system:masters"), *users)}
+        self.admin_kubeconfig = self._kubeconfig_of(ADMIN)
+        self.kubectl = Kubectl(self.binaries.kubectl, self.admin_kubeconfig, cache=self.workdir / "kubectl-cache")
+        self.api = Api(self.url, self.ca, self._users[ADMIN].token)
+
+    def _start_api_server(self) -> None:
+        tokens = self.workdir / "tls" / "tokens.csv"
+        tokens.touch(mode=0o600)
+        tokens.write_text("".join(f"{user.csv_line()}\n" for user in self._users.values()))
+        etcd = self._launch("etcd", commands.etcd(self.binaries, self._ports, self.workdir / "etcd"))
+        server = self._launch(
+            "kube-apiserver",
+            commands.kube_apiserver(self.binaries, self._ports, self.tls, tokens=tokens, options=self._options),
+        )
+        etcd_api = Api(f"http://{HOST}:{self._ports.etcd}", self.ca)
+        etcd.await_ready(etcd_api.probe("/health"), within_seconds=READY_SECONDS)
+        server.await_ready(self.api.probe("/readyz"), within_seconds=READY_SECONDS)
+
+    def _start_controllers(self) -> None:
+        manager = self._launch(
+            "kube-controller-manager",
+            commands.kube_controller_manager(
+                self.binaries,
+                self._ports,
+                self.tls,
+                kubeconfig=self._kubeconfig_of(CONTROLLER_MANAGER),
+                options=self._options,
+            ),
+        )
+        scheduler = self._launch(
+            "kube-scheduler",
+            commands.kube_scheduler(
+                self.binaries, self._ports, self.tls, kubeconfig=self._kubeconfig_of(SCHEDULER), options=self._options
+            ),
+        )
+        # No pod can be made in a namespace before its default service account exists.
+        manager.await_ready(
+            self.api.probe("/api/v1/namespaces/default/serviceaccounts/default"), within_seconds=READY_SECONDS
+        )
+        health = Api(f"https://{HOST}:{self._ports.kube_scheduler}", self.ca)
+        scheduler.await_ready(health.probe("/healthz"), within_seconds=READY_SECONDS)
+
+    def _start_prometheus(self) -> None:
+        for path, body in prometheus.access(PROMETHEUS):
+            self.api.post(path, body)
+        self.scrape_operator(None)
+        config = self.workdir / "prometheus.yaml"
+        config.write_text(
+            prometheus.configuration(
+                kubeconfig=self._kubeconfig_of(PROMETHEUS),
+                targets=self._operator_targets,
+                scrape_interval_seconds=self._options.scrape_interval_seconds,
+            )
+        )
+        process = self._launch(
+            "prometheus",
+            commands.prometheus(
+                self.binaries, self._ports, config=config, data=self.workdir / "prometheus", options=self._options
+            ),
+        )
+        process.await_ready(Api(self.prometheus_url, self.ca).probe("/-/ready"), within_seconds=READY_SECONDS)
+
+    def _launch(self, name: str, argv: list[str]) -> Process:
+        process = self.process(name, [*argv, *self._extra_args.get(name, ())])
+        self.processes[name] = process
+        process.start()
+        return process
+
+    def _kubeconfig_of(self, user: str) -> Path:
+        return self.kubeconfig_for_token(user, self._users[user].token)

@@ -1,0 +1,56 @@
+"""What is built from `go.mod`, and how: one row a program. A further program is one more row and a `tool` line."""
+
+from dataclasses import dataclass
+from typing import Final
+
+KUBERNETES_VERSION: Final = "1.36.3"
+ETCD_VERSION: Final = "3.6.8"
+PROMETHEUS_VERSION: Final = "3.16.0"  # its Go module is v0.316.0
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A Go main package, the file it becomes, and how to see that the file is the right one."""
+
+    name: str
+    package: str
+    version_args: tuple[str, ...]
+    version: str
+
+    @property
+    def built_name(self) -> str:
+        """The file name `go build -o folder/` chooses: the last path element that is not a major version."""
+        parts = self.package.split("/")
+        return parts[-2] if parts[-1][0] == "v" and parts[-1][1:].isdigit() else parts[-1]
+
+
+def _kubernetes(name: str, *version_args: str) -> Target:
+    return Target(name, f"k8s.io/kubernetes/cmd/{name}", version_args or ("--version",), f"v{KUBERNETES_VERSION}")
+
+
+TARGETS: Final = (
+    Target("etcd", "go.etcd.io/etcd/server/v3", ("--version",), ETCD_VERSION),
+    _kubernetes("kube-apiserver"),
+    _kubernetes("kube-controller-manager"),
+    _kubernetes("kube-scheduler"),
+    _kubernetes("kubectl", "version", "--client"),
+    Target("prometheus", "github.com/prometheus/prometheus/cmd/prometheus", ("--version",), PROMETHEUS_VERSION),
+)
+
+_STAMPS: Final = {
+    # Without gitVersion the server says v0.0.0 and clients refuse or misread it.
+    "k8s.io/component-base/version.gitVersion": f"v{KUBERNETES_VERSION}",
+    "k8s.io/component-base/version.gitMajor": KUBERNETES_VERSION.split(".")[0],
+    "k8s.io/component-base/version.gitMinor": KUBERNETES_VERSION.split(".")[1],
+    "k8s.io/component-base/version.gitTreeState": "clean",
+    "github.com/prometheus/common/version.Version": PROMETHEUS_VERSION,
+}
+
+BUILD_FLAGS: Final = (
+    "-trimpath",
+    "-buildvcs=false",
+    # Prometheus' other discoveries bring the SDK of every cloud.
+    "-tags=remove_all_sd,enable_kubernetes_sd",
+    "-ldflags=-s -w " + " ".join(f"-X {name}={value}" for name, value in _STAMPS.items()),
+)
+BUILD_ENV: Final = {"CGO_ENABLED": "0"}

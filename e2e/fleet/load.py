@@ -1,0 +1,123 @@
+"""A load generator: streaming completions to Ready pods at a steady rate, with what clients saw."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+
+REQUEST_TIMEOUT_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Target:
+    """One Ready pod's completions endpoint."""
+
+    address: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address}:{self.port}"
+
+
+@dataclass
+class LoadReport:
+    """Counts and latencies (seconds) of one run; ``failures`` by kind."""
+
+    sent: int = 0
+    succeeded: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    ttft_seconds: list[float] = field(default_factory=list)
+    itl_seconds: list[float] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "sent": self.sent,
+            "succeeded": self.succeeded,
+            "failures": dict(self.failures),
+            "ttftSeconds": quantiles(self.ttft_seconds),
+            "itlSeconds": quantiles(self.itl_seconds),
+        }
+
+
+def quantiles(values: Sequence[float]) -> dict[str, float | None]:
+    """Median and tail by nearest rank; None where nothing was measured."""
+    ordered = sorted(values)
+    if not ordered:
+        return {"p50": None, "p95": None, "p99": None}
+    return {f"p{q}": round(ordered[min(len(ordered) - 1, len(ordered) * q // 100)], 4) for q in (50, 95, 99)}
+
+
+async def generate(
+    targets: Callable[[], Sequence[Target]], rate: float, prompt_tokens: int, output_tokens: int, seconds: float
+) -> LoadReport:
+    """``rate`` requests a second for ``seconds``, each to the target with the fewest outstanding; waits for all."""
+    report, outstanding = LoadReport(), Counter[Target]()
+    timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
+    async with (
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session,
+        asyncio.TaskGroup() as group,
+    ):
+        begun = time.monotonic()
+        for number in range(max(1, int(rate * seconds))):
+            await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
+            report.sent += 1
+            ready = targets()
+            if not ready:
+                report.failures["no ready pod"] += 1
+                continue
+            target = min(ready, key=lambda candidate: outstanding[candidate])
+            group.create_task(_one(session, target, outstanding, (prompt_tokens, output_tokens), report))
+    await asyncio.sleep(0)
+    return report
+
+
+async def _one(
+    session: aiohttp.ClientSession,
+    target: Target,
+    outstanding: Counter[Target],
+    tokens: tuple[int, int],
+    report: LoadReport,
+) -> None:
+    outstanding[target] += 1
+    try:
+        failure = await _stream(session, target, tokens, report)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        failure = type(error).__name__
+    finally:
+        outstanding[target] -= 1
+    if failure:
+        report.failures[failure] += 1
+    else:
+        report.succeeded += 1
+
+
+async def _stream(
+    session: aiohttp.ClientSession, target: Target, tokens: tuple[int, int], report: LoadReport
+) -> str | None:
+    """What went wrong, or None."""
+    body = {"model": "any", "prompt": [0] * tokens[0], "max_tokens": tokens[1], "stream": True}
+    sent = last = time.monotonic()
+    reason, first = None, True
+    async with session.post(f"{target.url}/v1/completions", json=body) as response:
+        if response.status != 200:
+            return f"HTTP {response.status}"
+        async for line in response.content:
+            if not line.startswith(b"data: {"):
+                continue
+            event = json.loads(line[len(b"data: ") :])
+            if "error" in event:
+                return "stream error"
+            reason = event["choices"][0]["finish_reason"]
+            if reason is None:
+                now = time.monotonic()
+                (report.ttft_seconds if first else report.itl_seconds).append(now - (sent if first else last))
+                first, last = False, now
+    return None if reason == "length" else f"finish {reason}"

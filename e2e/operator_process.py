@@ -1,0 +1,72 @@
+"""The operator as a process of its own, with the rights of its service account and nothing more."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from e2e.controlplane import ControlPlane
+from e2e.controlplane.api import Api
+from e2e.controlplane.process import Process
+
+NAMESPACE: Final = "plimsoll-system"
+COMMAND: Final = (sys.executable, "-m", "plimsoll")
+READY_SECONDS: Final = 60.0
+
+
+class Operator:
+    """`python -m plimsoll` against one control plane; a crash brings it back with back-off, as a kubelet would.
+
+    `manifest` holds its ServiceAccount and RBAC and must have been applied. `extra_env` wins over our settings.
+    """
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        manifest: Path,
+        *,
+        command: Sequence[str] = COMMAND,
+        extra_env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._plane = plane
+        self.port = plane.lease_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        kubeconfig = plane.service_account_kubeconfig(NAMESPACE, service_account(manifest))
+        settings = {
+            "KUBECONFIG": str(kubeconfig),
+            "PLIMSOLL_PROMETHEUS_URL": plane.prometheus_url,
+            "PLIMSOLL_HTTP_PORT": str(self.port),
+            "PLIMSOLL_NAMESPACE": NAMESPACE,
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.process: Process = plane.process("operator", command, env={**settings, **(extra_env or {})})
+
+    def start(self) -> None:
+        """Return when its /readyz answers 200; from then on Prometheus scrapes it."""
+        self.process.start()
+        self.await_ready()
+        self._plane.scrape_operator(f"127.0.0.1:{self.port}")
+
+    def await_ready(self) -> None:
+        self.process.await_ready(Api(self.url, self._plane.ca).probe("/readyz"), within_seconds=READY_SECONDS)
+
+    def stop(self) -> None:
+        """SIGTERM and wait; it stays down until `start`."""
+        self.process.stop()
+
+    def kill(self, *, comes_back: bool = True) -> None:
+        """SIGKILL, in the middle of whatever it does."""
+        self.process.kill(comes_back=comes_back)
+
+
+def service_account(manifest: Path) -> str:
+    """The name of the ServiceAccount in the operator's manifest."""
+    documents = yaml.safe_load_all(manifest.read_text())
+    names = [
+        document["metadata"]["name"] for document in documents if document and document["kind"] == "ServiceAccount"
+    ]
+    if len(names) != 1:
+        raise RuntimeError(f"{manifest}: one ServiceAccount is needed for the operator to run as, found {len(names)}")
+    return str(names[0])
