@@ -218,9 +218,9 @@ class Dimensions:
     tie_word_embeddings: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelFacts:
-    """Everything the planner knows about one checkpoint.
+    """Everything the planner knows about one checkpoint; equal only to itself, so that results can be remembered by it.
 
     ``layers`` are the decoder's, in order; ``draft_layers`` those of its own multi-token predictor, ``draft_modules``
     how many of its modules a chain of drafts uses. ``head_size`` is the figure vLLM keeps for the whole model (the

@@ -22,11 +22,11 @@ _USUAL: Final[dict[str, JSONObject]] = {
 }
 
 
-def likely_quantisations(facts: ModelFacts, flag: str | None) -> tuple[Quantisation, ...]:
+def likely_quantisations(facts: ModelFacts, flag: str | None, *, has_fp8: bool) -> tuple[Quantisation, ...]:
     """What the checkpoint may be stored as, likeliest first; more than one where a method's name leaves bits open.
 
     The configuration's own description wins; ModelOpt's lives in a file of its own, so its flag wins over a base
-    model's description.
+    model's description. compressed-tensors may be 8 bits, usual where tensor cores compute in fp8 (``has_fp8``), or 4.
     """
     written = facts.quantisation
     if flag is None or (written.method is not None and not flag.startswith("modelopt")):
@@ -34,7 +34,8 @@ def likely_quantisations(facts: ModelFacts, flag: str | None) -> tuple[Quantisat
     if flag == written.method:
         return (written,)
     if flag == "compressed-tensors":
-        return (_compressed(8, None), _compressed(4, 128))
+        eight, four = _compressed(8, None), _compressed(4, 128)
+        return (eight, four) if has_fp8 else (four, eight)
     return (Quantisation(flag, written.kv_cache_dtype, _USUAL.get(flag, {})),)
 
 

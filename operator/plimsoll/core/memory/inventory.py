@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Final
 
 from plimsoll.core.memory.decoder import Decoder, open_decoder
-from plimsoll.core.memory.mixers import layer_mixers
+from plimsoll.core.memory.mixers import cache_mixers, layer_mixers
 from plimsoll.core.memory.mlps import Mlps, layer_mlp, read_mlps
 from plimsoll.core.memory.rotary import rotary_tables
 from plimsoll.core.memory.states import FLOAT32_BYTES
@@ -21,14 +21,17 @@ _PLAIN_MIXERS: Final = frozenset({"glm5_next_text"})
 
 @dataclass(frozen=True)
 class Inventory:
-    """Matrices by where they live: before the first layer, in each layer, after the last.
+    """Matrices by where they live: before the first layer, in each layer, after the last, on every stage.
 
-    ``assumed`` names what the configuration did not say.
+    ``draft`` is one module of the checkpoint's own multi-token predictor, loaded only to speculate. ``assumed`` names
+    what the configuration did not say.
     """
 
     first: tuple[Tensor, ...]
     layers: tuple[tuple[Tensor, ...], ...]
     last: tuple[Tensor, ...]
+    everywhere: tuple[Tensor, ...]
+    draft: tuple[Tensor, ...]
     assumed: tuple[str, ...] = ()
 
 
@@ -45,9 +48,11 @@ def read_inventory(facts: ModelFacts, *, text_only: bool = False) -> Inventory:
     head = Tensor("lm_head", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
     towers = () if text_only else tower_tensors(top, decoder.hidden)
     return Inventory(
-        first=(embedding, *towers, *embeddings_per_layer(decoder), *rotary_tables(decoder)),
+        first=(embedding, *towers, *embeddings_per_layer(decoder)),
         layers=tuple(tuple(_layer(decoder, mlps, index)) for index in range(facts.dims.layers)),
         last=() if ties_embeddings(facts, top) else (head,),
+        everywhere=tuple(rotary_tables(decoder)),
+        draft=tuple(_draft_module(decoder, mlps)),
         assumed=mlps.assumed,
     )
 
@@ -69,6 +74,16 @@ def _layer(decoder: Decoder, mlps: Mlps, index: int) -> Iterator[Tensor]:
         layer_mlp(decoder, mlps, index, path),
         _residual(decoder, path),
     )
+
+
+def _draft_module(decoder: Decoder, mlps: Mlps) -> Iterator[Tensor]:
+    """One module of the predictor: a projection of two hidden states into one, and a layer like the target's last."""
+    index = decoder.facts.dims.layers
+    path = f"layers.{index}"
+    for layer in decoder.facts.draft_layers[:1]:
+        yield Tensor(f"{path}.eh_proj", decoder.hidden, 2 * decoder.hidden, linear=False)
+        yield from cache_mixers(decoder, index - 1, path, layer)
+        yield from layer_mlp(decoder, mlps, index - 1, path)
 
 
 def _residual(decoder: Decoder, path: str) -> Iterator[Tensor]:

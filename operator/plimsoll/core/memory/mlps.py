@@ -34,6 +34,8 @@ _BIASED_EXPERTS: Final = frozenset({"GptOssForCausalLM"})
 _LETTERS: Final[Mapping[str, Kind]] = {"M": "none", "*": "none", "E": "sparse", "-": "dense"}
 _WORDS: Final[Mapping[str, Kind]] = {"moe": "sparse", "mlp": "dense", "mamba": "none", "attention": "none"}
 
+# Wrappers whose class gives their text part another shape than the text part's own class would.
+_WRAPPED_PROPORTION: Final[Mapping[str, float]] = {"mistral3": 32768 / 5120}
 # MLP parameters of a layer over hidden size squared where neither the file nor its class says: four times the width
 # without a gate, or 8/3 with one, are both 8; grouped-query models are wider (Llama 3: 3 × 3.5).
 _GUESSED_MHA: Final = 8
@@ -128,6 +130,9 @@ def dense_intermediate(facts: ModelFacts, text: Fields) -> tuple[int, bool]:
         if text.has(key):
             return _adjusted(text, text.integer(key)), True
     dims = facts.dims
+    wrapper = facts.config.get("model_type")
+    if wrapper in _WRAPPED_PROPORTION:
+        return round(_WRAPPED_PROPORTION[str(wrapper)] * dims.hidden_size), False
     usual, usual_hidden = text.class_default(*keys), text.class_default("hidden_size", "n_embd", "d_model")
     if usual and usual_hidden:
         return round(usual * dims.hidden_size / usual_hidden), False

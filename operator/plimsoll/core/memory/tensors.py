@@ -28,7 +28,9 @@ class Ranks:
 
     tensor: int = 1
     expert: int = 1
-    """Ranks that share the experts whole; 1 cuts every expert by ``tensor`` instead."""
+    """Ranks that share the experts whole (expert parallelism)."""
+    expert_tensor: int = 0
+    """Ranks that cut every expert instead; 0 means ``tensor``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +97,8 @@ class Tensor:
         return outputs, inputs, copies
 
     def _expert_share(self, size: int, ranks: Ranks) -> int:
-        share = _share(size, ranks.tensor)
-        return max(share, self.least_share) if ranks.tensor > 1 else share
+        cutting = ranks.expert_tensor or ranks.tensor
+        return max(_share(size, cutting), self.least_share) if cutting > 1 else size
 
 
 def padded_vocabulary(tokens: int) -> int:
