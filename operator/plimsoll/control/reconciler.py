@@ -159,7 +159,9 @@ class Reconciler:
     def _current(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
         annotations = known["metadata"].get("annotations") or {}
         wanted = manifest["metadata"]["annotations"][names.ANNOTATION_HASH]
-        return annotations.get(names.ANNOTATION_HASH) == wanted and drift.differs(manifest, known) is None
+        # A listing's items carry no apiVersion and kind, so what is known of an object does not either.
+        intent = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
+        return annotations.get(names.ANNOTATION_HASH) == wanted and drift.differs(intent, known) is None
 
     async def _check_owner(self, request: Request, kind: Kind, name: str) -> None:
         """What our watch does not show may still exist: somebody else's object, or ours without its labels."""

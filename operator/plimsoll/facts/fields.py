@@ -67,6 +67,10 @@ class Fields:
             return self._defaults[key]
         return None
 
+    def class_default(self, *keys: str) -> int | None:
+        """What the model type's class would fill in for the first of ``keys`` it has a number for."""
+        return next((value for key in keys if isinstance(value := self._defaults.get(key), int)), None)
+
     def _written(self, key: str) -> object:
         if key in self.values:
             return self.values[key]

@@ -158,14 +158,14 @@ class StateTensor:
 class RecurrentState:
     """A layer whose memory does not grow with context: Mamba, gated delta net, KDA, short convolution.
 
-    ``heads``, ``groups`` and ``key_dim`` decide how it divides over ranks and which kernel prefills it.
+    ``groups`` divide over ranks or are replicated; ``key_dim`` and ``bounded_gate`` decide which kernel prefills it.
     """
 
     kind: Literal["gdn", "mamba1", "mamba2", "kda", "short_conv", "linear", "embedding_conv"]
     tensors: tuple[StateTensor, ...]
-    heads: int = 0
     groups: int = 1
     key_dim: int = 0
+    bounded_gate: bool = False
 
 
 Cache = (

@@ -72,7 +72,8 @@ def _compatible(first: LayerSpec, other: LayerSpec) -> bool:
     if first.kind != other.kind:
         return False
     if first.kind == "state":
-        return first.state_blocks == other.state_blocks and first.page_bytes == other.page_bytes
+        same_blocks = first.state_blocks == other.state_blocks and first.replicated == other.replicated
+        return same_blocks and first.page_bytes == other.page_bytes
     return first.window_tokens == other.window_tokens
 
 

@@ -7,7 +7,7 @@ published image without its optional packages.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import lcm
+from math import gcd, lcm
 from typing import Final
 
 from plimsoll.core.kv.dtypes import FLOATS, FP8, NVFP4, PER_TOKEN_HEAD, TURBOQUANT, quantised
@@ -18,7 +18,7 @@ from plimsoll.core.kv.options import (
     EngineOptions,
     Refusal,
 )
-from plimsoll.facts.models import LatentAttention, ModelFacts, SoftmaxAttention
+from plimsoll.facts.models import IndexerKeys, LatentAttention, ModelFacts, SoftmaxAttention
 
 _FP8_E4M3: Final = frozenset({"fp8", "fp8_e4m3"})
 _PLAIN: Final = frozenset({"auto", "float16", "bfloat16"})
@@ -31,7 +31,8 @@ class Kernel:
     """One attention backend.
 
     ``blocks`` are kernel block sizes in tokens; with ``multiples`` each may also be a whole multiple. ``kv_dtypes`` are
-    the cache dtypes it reads, ``preferred_block`` overrides its choice of a block size.
+    the cache dtypes it reads, ``preferred_block`` overrides its choice of a block size. A sparse kernel that addresses
+    the cache in rows wants blocks whole multiples of ``row_unit`` rows apart.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Kernel:
     preferred_block: int | None = None
     exact_block: bool = False
     sparse: bool = False
+    row_unit: int = 0
 
     @property
     def smallest_block(self) -> int:
@@ -52,6 +54,18 @@ class Kernel:
         if self.exact_block:
             return block_tokens in self.blocks
         return any(block_tokens % block == 0 for block in self.blocks)
+
+    def stride_bytes(self, block_tokens: int, page_bytes: int) -> int:
+        """What the distance between blocks must be a multiple of: rows, or whole kernel blocks where it splits them.
+
+        Source: vLLM 0.32 ``v1/worker/utils.py customize_attention_spec``, ``sparse_utils.py align_blocks_to_rows``.
+        """
+        if self.row_unit:
+            return self.row_unit * (page_bytes // block_tokens)
+        if self.multiples:
+            return 1
+        kernel_block = gcd(max(self.blocks), block_tokens)
+        return 1 if kernel_block == block_tokens else page_bytes * kernel_block // block_tokens
 
     def largest_block_within(self, block_tokens: int) -> int:
         """The largest kernel block not above ``block_tokens``; the smallest one when none fits.
@@ -77,34 +91,51 @@ FLASHINFER_MLA: Final = Kernel("FLASHINFER_MLA", (32, 64), _PLAIN | _FP8_E4M3, m
 CUTLASS_MLA: Final = Kernel("CUTLASS_MLA", (128,), _PLAIN | _FP8_E4M3, multiples=False)
 TRITON_MLA: Final = Kernel("TRITON_MLA", (16,), _PLAIN | _FP8_E4M3)
 CPU_ATTN: Final = Kernel("CPU_ATTN", (32,), frozenset({"auto"}) | FP8 - {"fp8_inc"}, preferred_block=128)
-CPU_MLA: Final = Kernel("CPU_MLA", (16,), frozenset({"auto"}), multiples=False, exact_block=True)
+CPU_MLA: Final = Kernel("CPU_MLA", (16,), CPU_ATTN.kv_dtypes, multiples=False, exact_block=True)
 
-FLASH_ATTN_MLA_SPARSE: Final = Kernel("FLASH_ATTN_MLA_SPARSE", (64,), _PLAIN, sparse=True)
+FLASH_ATTN_MLA_SPARSE: Final = Kernel("FLASH_ATTN_MLA_SPARSE", (64,), _PLAIN, sparse=True, row_unit=1)
 FLASHMLA_SPARSE: Final = Kernel(
-    "FLASHMLA_SPARSE", (64,), frozenset({"auto", "bfloat16", "fp8", "fp8_ds_mla", "nvfp4_ds_mla"}), sparse=True
+    "FLASHMLA_SPARSE",
+    (64,),
+    frozenset({"auto", "bfloat16", "fp8", "fp8_ds_mla", "nvfp4_ds_mla"}),
+    sparse=True,
+    row_unit=1,
 )
-FLASHINFER_MLA_SPARSE: Final = Kernel("FLASHINFER_MLA_SPARSE", (32,), _PLAIN | _FP8_E4M3, sparse=True)
+FLASHINFER_MLA_SPARSE: Final = Kernel("FLASHINFER_MLA_SPARSE", (32,), _PLAIN | _FP8_E4M3, sparse=True, row_unit=32)
 FLASHINFER_MLA_SPARSE_SM90: Final = Kernel(
-    "FLASHINFER_MLA_SPARSE_SM90", (64,), frozenset({"auto", "bfloat16"}) | _FP8_E4M3, sparse=True
+    "FLASHINFER_MLA_SPARSE_SM90", (64,), frozenset({"auto", "bfloat16"}) | _FP8_E4M3, sparse=True, row_unit=1
 )
 FLASHINFER_MLA_SPARSE_SM120: Final = Kernel(
-    "FLASHINFER_MLA_SPARSE_SM120", (64,), frozenset({"auto", "fp8_ds_mla"}) | _FP8_E4M3, sparse=True
+    "FLASHINFER_MLA_SPARSE_SM120", (64,), frozenset({"auto", "fp8_ds_mla"}) | _FP8_E4M3, sparse=True, row_unit=64
 )
 
-# Kernels of caches that no choice is made for, by the name facts give them.
+# Kernels that a model's class insists on, or that read caches out of band, by the name facts give them.
 FIXED: Final = {
     kernel.name: kernel
     for kernel in (
         Kernel("DEEPSEEK_V32_INDEXER", (64,), FLOATS, multiples=False),
         Kernel("DEEPSEEK_V4", (256,), FLOATS, multiples=False, preferred_block=256),
+        Kernel("DIFFKV", (16,), _PLAIN | _FP8_E4M3),
+        Kernel("DOTS3_NOTE_PADDED_MLA_SPARSE", (64,), _PLAIN, sparse=True, row_unit=1),
         Kernel("MINIMAX_M3_SPARSE", (128,), FLOATS | FP8, multiples=False),
-        Kernel("QWEN4_QSA", (16,), FLOATS | FP8),
-        Kernel("FLASH_ATTN_DIFFKV", (16,), _PLAIN | _FP8_E4M3),
+        Kernel("MINIMAX_M3_SPARSE_INDEXER", (128,), FLOATS, multiples=False),
+        Kernel("QWEN4_QSA", (16,), _PLAIN | _FP8_E4M3),
+        Kernel("QWEN4_QSA_STATE", (1,), FLOATS),
         FLASH_ATTN,
+        FLASHMLA_SPARSE,
         TRITON_ATTN,
         TRITON_MLA,
     )
 }
+
+
+def indexer_kernel(keys: IndexerKeys) -> Kernel:
+    """The kernel that scores an indexer's keys; pooled keys need blocks of 32 or 64 of them."""
+    kernel = FIXED[keys.kernel]
+    if keys.tokens_per_key == 1 or kernel.name != "DEEPSEEK_V32_INDEXER":
+        return kernel
+    pool = keys.tokens_per_key
+    return Kernel(kernel.name, (32 * pool, 64 * pool), kernel.kv_dtypes, multiples=False)
 
 
 def softmax_kernel(heads: SoftmaxAttention, facts: ModelFacts, options: EngineOptions, kv_dtype: str) -> Kernel:
@@ -220,9 +251,7 @@ def _reads_nvfp4(heads: SoftmaxAttention, capability: tuple[int, int], kv_dtype:
 
 def _latent_candidates(options: EngineOptions) -> Iterator[Kernel]:
     if options.attention_backend is not None:
-        yield _named(
-            options.attention_backend, (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, CUTLASS_MLA, TRITON_MLA)
-        )
+        yield _named(options.attention_backend, (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, CUTLASS_MLA, TRITON_MLA))
         return
     major = options.capability[0]
     if major == 10:  # noqa: PLR2004
@@ -296,7 +325,9 @@ def _named(name: str, known: Sequence[Kernel]) -> Kernel:
     for kernel in known:
         if kernel.name == wanted:
             return kernel
-    raise Refusal(BAD_FLAG, f"attention_backend {name!r} does not fit this model; one of {[k.name for k in known]} does.")
+    raise Refusal(
+        BAD_FLAG, f"attention_backend {name!r} does not fit this model; one of {[k.name for k in known]} does."
+    )
 
 
 def _none_found(kv_dtype: str, what: str, options: EngineOptions) -> Refusal:

@@ -86,9 +86,7 @@ def specs_by_layer(facts: ModelFacts, options: EngineOptions, choices: Choices) 
     for layer in facts.layers:
         key = id(layer)
         if key not in seen:
-            seen[key] = tuple(
-                spec for cache in layer.caches for spec in _specs(cache, facts, options, choices)
-            )
+            seen[key] = tuple(spec for cache in layer.caches for spec in _specs(cache, facts, options, choices))
         found.append(seen[key])
     return found
 
@@ -101,7 +99,7 @@ def _kernel(cache: Cache, facts: ModelFacts, options: EngineOptions, kv_dtype: s
         case LatentAttention():
             return kernels.latent_kernel(cache, facts, options, kv_dtype)
         case IndexerKeys():
-            return FIXED[cache.kernel]
+            return kernels.indexer_kernel(cache)
         case CompressedAttention():
             return FIXED["DEEPSEEK_V4"]
         case _:
@@ -209,13 +207,16 @@ def _latent(cache: LatentAttention, choices: Choices) -> LayerSpec:
             window_tokens=cache.window_tokens,
             retained_tokens=choices.resolved.retained_tokens,
         )
-    return LayerSpec("latent", block, block * row_bytes, content)
+    stride = choices.kernel_of[cache].stride_bytes(block, block * row_bytes)
+    return LayerSpec("latent", block, block * row_bytes, content, stride_bytes=stride)
 
 
 def _indexer(cache: IndexerKeys, choices: Choices) -> LayerSpec:
     block = choices.block_tokens
     page = block // cache.tokens_per_key * cache.key_bytes
-    return LayerSpec("latent", block, page, ("indexer", cache.key_bytes, cache.tokens_per_key))
+    stride = choices.kernel_of[cache].stride_bytes(block, page)
+    content = ("indexer", cache.key_bytes, cache.tokens_per_key)
+    return LayerSpec("latent", block, page, content, stride_bytes=stride)
 
 
 def _ring(cache: RingBuffer, options: EngineOptions) -> LayerSpec:
@@ -259,6 +260,7 @@ def _state(cache: RecurrentState, facts: ModelFacts, options: EngineOptions, cho
         padded_bytes=choices.state_page_bytes,
         state_blocks=state_blocks(cache, options, prefix_caching=caching),
         sharded=False,
+        replicated=all(tensor.replicated for tensor in cache.tensors),
     )
 
 

@@ -20,6 +20,9 @@ MAX_NUM_SEQS_ABOVE_STATE_BLOCKS: Final = "max_num_seqs_above_state_blocks"
 MAX_MODEL_LEN_ABOVE_MODEL: Final = "max_model_len_above_model"
 BAD_FLAG: Final = "bad_flag"
 
+# MLA on a CPU prefills a prompt in one piece and finds nothing again (vLLM 0.32 ``platforms/cpu.py``).
+_WHOLE_PREFILL_TOKENS: Final = 2048
+_CHUNKS_ALLOWED: Final = "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE"
 _DTYPE_ALIASES: Final[Mapping[str, str]] = {"half": "float16", "float": "float32"}
 _NO_FLOAT16: Final = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
 
@@ -142,6 +145,8 @@ def resolve(facts: ModelFacts, options: EngineOptions) -> Resolved:
     check_parallel(facts, options)
     max_model_len = resolve_max_model_len(facts, options)
     batched_tokens, seqs = resolve_batch(options, max_model_len)
+    if options.on_cpu and facts.uses_latent_attention:
+        batched_tokens = max(max_model_len, _WHOLE_PREFILL_TOKENS)
     return Resolved(
         max_model_len=max_model_len,
         max_num_batched_tokens=batched_tokens,
@@ -227,7 +232,7 @@ def resolve_batch(options: EngineOptions, max_model_len: int) -> tuple[int, int]
 
 def _prefix_caching(facts: ModelFacts, options: EngineOptions) -> bool:
     """On for decoders and, from 0.28, for hybrids; off where nothing could be found again."""
-    if not facts.has_attention or facts.has_encoder:
+    if not facts.has_attention or facts.has_encoder or (options.on_cpu and facts.uses_latent_attention):
         return False
     if options.enable_prefix_caching is not None:
         return options.enable_prefix_caching
@@ -244,14 +249,16 @@ def _concurrent_batches(options: EngineOptions) -> int:
 
 
 def _hybrid_manager(facts: ModelFacts, options: EngineOptions) -> bool:
-    """Off when asked, and for chunked-local attention, which vLLM budgets as full attention.
+    """On, unless turned off; chunked-local attention needs the environment's leave, which it has by default.
 
-    Source: vLLM 0.32 ``config/vllm.py``, the environment variable named there.
+    Source: vLLM 0.32 ``config/vllm.py`` and ``envs.py VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE``.
     """
     if options.disable_hybrid_manager is not None:
         return not options.disable_hybrid_manager
-    allowed = options.environment.get("VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE") == "1"
-    return allowed or not facts.has_chunks
+    if not facts.has_chunks:
+        return True
+    drafts_with_eagle = options.speculation is not None and options.speculation.eagle_like
+    return options.environment.get(_CHUNKS_ALLOWED, "1") != "0" and not drafts_with_eagle
 
 
 def _retained_tokens(facts: ModelFacts, options: EngineOptions) -> int:

@@ -13,7 +13,8 @@ class LayerSpec:
 
     ``natural_bytes`` is what a block of ``block_tokens`` needs, ``padded_bytes`` what it takes where pages were made
     equal. ``content`` tells caches of equal size apart (heads, widths, dtype). ``stride_bytes`` is the unit that
-    consecutive blocks must be apart by. ``sharded``: decode context parallelism splits its tokens.
+    consecutive blocks must be apart by. ``sharded``: decode context parallelism splits its tokens;
+    ``replicated``: a state that is whole on every rank.
     """
 
     kind: Kind
@@ -26,6 +27,7 @@ class LayerSpec:
     encoder_tokens: int = 0
     state_blocks: int = 0
     sharded: bool = True
+    replicated: bool = False
     stride_bytes: int = 1
 
     @property

@@ -36,8 +36,17 @@ def leaves_checkpoint(state: RecurrentState, options: EngineOptions) -> bool:
     if state.kind == "mamba2":
         return options.version.at_least(32)
     if state.kind == "kda":
-        return options.kda_prefill_backend == "flashkda" and options.version.at_least(32)
+        return options.version.at_least(32) and kda_uses_flashkda(state, options)
     return state.kind == "gdn" and options.version.at_least(33) and gdn_uses_flashinfer(state, options)
+
+
+def kda_uses_flashkda(state: RecurrentState, options: EngineOptions) -> bool:
+    """Whether KDA prefills with FlashKDA: from Hopper on, with 128 elements a head and a bounded gate.
+
+    Source: vLLM 0.32 ``models/kimi_k3/nvidia/kda.py resolve_kda_prefill_backend``.
+    """
+    wanted = options.kda_prefill_backend in {"auto", "flashkda"}
+    return wanted and state.bounded_gate and state.key_dim == 128 and options.capability[0] in {9, 10, 12}  # noqa: PLR2004
 
 
 def gdn_uses_flashinfer(state: RecurrentState, options: EngineOptions) -> bool:
@@ -61,9 +70,7 @@ def _elements(tensor: StateTensor, state: RecurrentState, options: EngineOptions
     groups = state.groups if state.groups % parallel == 0 else parallel
     rows = tensor.rows + tensor.grouped_rows * groups
     if rows % parallel:
-        raise Refusal(
-            HEADS_NOT_DIVISIBLE, f"State of {rows} rows does not divide by tensor parallel size {parallel}."
-        )
+        raise Refusal(HEADS_NOT_DIVISIBLE, f"State of {rows} rows does not divide by tensor parallel size {parallel}.")
     return rows // parallel * columns
 
 

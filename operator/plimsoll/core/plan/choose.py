@@ -14,7 +14,7 @@ from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core import flags
 from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, blocks_for_request, capacity, plan_layout
 from plimsoll.core.kv import Refusal as EngineRefusal
-from plimsoll.core.memory import MemoryBudget, budget
+from plimsoll.core.memory import MemoryBudget, MemoryFlags, budget
 from plimsoll.core.plan.model import ModelConfig
 from plimsoll.core.plan.result import Choice, KVBudget, Nearest, Plan, Refusal, Rejected
 from plimsoll.facts import catalogue, engines, gpus
@@ -198,12 +198,13 @@ def _fitted(
     wish: _Wish, options: EngineOptions, layout: KVLayout
 ) -> tuple[EngineOptions, MemoryBudget, tuple[Capacity, Capacity]]:
     """Memory and pool (at the low end and in the middle); a hybrid never gets more sequences than state blocks."""
-    memory = budget(wish.facts, options)
+    flags_of_memory = MemoryFlags(gpu_memory_utilization=wish.overrides.utilisation)
+    memory = budget(wish.facts, options, flags_of_memory)
     context = wish.spec.context_tokens
     low = capacity(layout, int(memory.available_kv_bytes.low), context)
     if wish.facts.has_state and options.max_num_seqs and options.max_num_seqs > low.num_blocks:
         options = replace(options, max_num_seqs=low.num_blocks)
-        memory = budget(wish.facts, options)
+        memory = budget(wish.facts, options, flags_of_memory)
         low = capacity(layout, int(memory.available_kv_bytes.low), context)
     return options, memory, (low, capacity(layout, int(memory.available_kv_bytes.mid), context))
 
@@ -254,7 +255,7 @@ def _plan(
         kv=_kv(wish.spec, layout, pool),
         memory=memory.items,
         available_kv_bytes=memory.available_kv_bytes,
-        assumptions=tuple(_assumptions(wish, options)),
+        assumptions=tuple(_assumptions(wish, options, memory)),
         load_seconds=WARM_UP_SECONDS + memory.weights_bytes // LOAD_RATE_BYTES_PER_SECOND,
         host_memory_bytes=HOST_MEMORY_BYTES,
     )
@@ -275,12 +276,13 @@ def _kv(spec: VLLMServiceSpec, layout: KVLayout, pool: Capacity) -> KVBudget:
     )
 
 
-def _assumptions(wish: _Wish, options: EngineOptions) -> Iterator[str]:
+def _assumptions(wish: _Wish, options: EngineOptions, memory: MemoryBudget) -> Iterator[str]:
     yield f"model facts: {wish.origin}"
     if wish.spec.engine.version is None and wish.spec.engine.image is None:
         yield f"engine: the newest vLLM with a table, {wish.version}"
     if wish.spec.load is None:
         yield f"load: none given, room for up to {options.max_num_seqs} requests at once is kept"
+    yield from memory.assumptions
     yield from (f"model: {name} was absent, its documented default is taken" for name in wish.facts.assumed)
 
 

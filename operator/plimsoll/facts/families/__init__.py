@@ -23,7 +23,7 @@ def read(config: JSONObject, quant_config: JSONObject | None, weights_bytes: int
         architecture=reading.architecture,
         model_type=reading.text.model_type or reading.top.model_type,
         family=family.name,
-        dims=_dimensions(reading),
+        dims=_dimensions(reading, family.query_heads(reading), len(layers)),
         layers=layers,
         head_size=family.head_size(reading),
         dtype=dtype,
@@ -31,6 +31,7 @@ def read(config: JSONObject, quant_config: JSONObject | None, weights_bytes: int
         original_max_positions=original_max_positions(reading.top, reading.text),
         quantisation=read_quantisation(config, reading.text.values, quant_config),
         draft_layers=family.read_draft_layers(reading),
+        draft_modules=reading.text.optional_int("num_nextn_predict_layers", "mtp_num_hidden_layers") or 1,
         state_dtype=family.state_dtype(reading),
         multimodal=reading.wrapped,
         prefix_lm=family.prefix_lm(reading),
@@ -64,16 +65,16 @@ def model_dtype(reading: Reading) -> str:
     return "float32"
 
 
-def _dimensions(reading: Reading) -> Dimensions:
+def _dimensions(reading: Reading, query_heads: int, layers: int) -> Dimensions:
     text = reading.text
     return Dimensions(
         hidden_size=reading.hidden_size,
         intermediate_size=text.optional_int("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim") or 0,
         vocab_size=text.optional_int("vocab_size") or reading.top.optional_int("vocab_size") or 0,
-        layers=reading.layer_count,
-        query_heads=reading.query_heads,
-        kv_heads=reading.kv_heads,
-        head_dim=reading.head_dim,
+        layers=layers,
+        query_heads=query_heads,
+        kv_heads=reading.kv_heads if query_heads else 0,
+        head_dim=reading.head_dim if query_heads else 0,
         experts=reading.experts(),
         experts_per_token=reading.experts_per_token(),
         expert_intermediate_size=text.optional_int("moe_intermediate_size") or 0,

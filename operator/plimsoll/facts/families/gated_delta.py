@@ -48,8 +48,6 @@ def state(reading: Reading) -> RecurrentState:
             StateTensor("conv", convolved, kernel - 1, grows=True),
             StateTensor("ssm", value_heads, value_dim * key_dim),
         ),
-        heads=value_heads,
-        groups=key_heads,
         key_dim=key_dim,
     )
 

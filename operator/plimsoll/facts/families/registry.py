@@ -40,6 +40,11 @@ class Family:
         rule = cast("Callable[[Reading], int] | None", getattr(self.module, "head_size", None))
         return reading.head_dim if rule is None else rule(reading)
 
+    def query_heads(self, reading: Reading) -> int:
+        """Attention heads; 0 in a model without attention."""
+        rule = cast("Callable[[Reading], int] | None", getattr(self.module, "query_heads", None))
+        return reading.query_heads if rule is None else rule(reading)
+
     def state_dtype(self, reading: Reading) -> str | None:
         """Dtype of recurrent state when flags leave it open; None: that of the convolution."""
         rule = cast("Callable[[Reading], str | None] | None", getattr(self.module, "state_dtype", None))
@@ -81,7 +86,15 @@ def resolve_architecture(top: Fields, text: Fields) -> str:
         UnknownArchitecture: nothing in the file says what the model is.
     """
     by_type = cast("Mapping[str, str]", _table()["model_types"])
-    candidates = [_first(top), by_type.get(top.model_type), _first(text), by_type.get(text.model_type)]
+    decoders = cast("Mapping[str, str]", _table()["decoders"])
+    outer, inner = _first(top), _first(text)
+    candidates = [
+        outer,
+        inner,
+        by_type.get(text.model_type),
+        decoders.get(outer or ""),
+        by_type.get(top.model_type),
+    ]
     known = _family_names()
     found = next((name for name in candidates if name in known), None)
     if found is not None:
