@@ -79,10 +79,11 @@ class FakeVllm(TaskProcess):
         if not await self._load(terminated):
             return 1 if self._crashed.is_set() else SIGTERM_EXIT
         sized = pool.size(args, launch.gpu, allow_long=launch.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1")
-        if sized.layout.device != launch.gpu.device:
-            launch.log.write(
-                f"fleet: {launch.gpu.device} was not recorded; all recorded devices agree: {sized.layout.title}"
-            )
+        own = sized.layout.device == launch.gpu.device
+        borrowed = "" if own else " (not recorded here; all recorded devices agree)"
+            "" if sized.layout.device == launch.gpu.device else " (not recorded here; all recorded devices agree)"
+        )
+        launch.log.write(f"fleet: layout of {sized.layout.title}{borrowed}")
         launch.log.write("\n".join(enginelog.started(sized, args, time.monotonic() - self._loading_since)))
         return await self._serve(args, sized, version, terminated)
 
