@@ -31,7 +31,8 @@ class Fleet:
     """GPU nodes and the pods bound to them, from ``async with`` to its end.
 
     ``load_seconds`` is how long an engine's port stays closed; ``back_off_scale`` shortens CrashLoopBackOff and
-    ImagePullBackOff (1.0 is real time); a node's lease is renewed every ``heartbeat_seconds``; ``control_socket`` opens the unix socket of :mod:`e2e.fleet.control`.
+    ImagePullBackOff (1.0 is real time); ``heartbeat_seconds`` is between two renewals of a node's lease;
+    ``control_socket`` opens the unix socket of :mod:`e2e.fleet.control`.
     """
 
     def __init__(

@@ -81,8 +81,6 @@ class FakeVllm(TaskProcess):
         sized = pool.size(args, launch.gpu, allow_long=launch.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1")
         own = sized.layout.device == launch.gpu.device
         borrowed = "" if own else " (not recorded here; all recorded devices agree)"
-            "" if sized.layout.device == launch.gpu.device else " (not recorded here; all recorded devices agree)"
-        )
         launch.log.write(f"fleet: layout of {sized.layout.title}{borrowed}")
         launch.log.write("\n".join(enginelog.started(sized, args, time.monotonic() - self._loading_since)))
         return await self._serve(args, sized, version, terminated)
