@@ -2,7 +2,7 @@
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: help setup check test lab lab-down
+.PHONY: help setup check generate test lab lab-down demo bench
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -10,8 +10,27 @@ setup: $(VENV)/.ready ## the Python environment (.venv), from the lock file
 $(VENV)/.ready: requirements.lock pyproject.toml tools/bootstrap.sh
 	@sh tools/bootstrap.sh
 
+check: setup ## lint, types, import contracts, generated files up to date
+	@$(VENV)/bin/ruff check
+	@$(VENV)/bin/ruff format --check
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports --no-logo
+	@$(PY) tools/generate.py --check
+
+generate: setup ## crds/ and docs/reference.md, from the models
+	@$(PY) tools/generate.py
+
+test: setup ## the whole suite: unit, property, faults, real control plane
+	@$(PY) -m pytest
+
 lab: setup ## a lab that stays: control plane, Prometheus, GPU nodes, operator (OPERATOR=0, NODES=, LOAD_SECONDS=)
 	@$(PY) -m e2e.lab up
 
 lab-down: setup ## stop the lab and remove .lab
 	@$(PY) -m e2e.lab down
+
+demo: setup ## a VLLMService becomes a running fleet, with the arithmetic (KEEP=1 leaves the lab up)
+	@$(PY) -m e2e.demo
+
+bench: setup ## the figures of tests/benchmarks, one JSON line each
+	@$(PY) -m tests.benchmarks

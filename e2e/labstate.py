@@ -70,7 +70,9 @@ def write_env(lab: Lab) -> None:
         "KUBECACHEDIR": str(lab.plane.kubectl.cache),
         "PATH": os.pathsep.join(folders),
     }
-    ENV.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items()))
+    lines = [f"{name}={shlex.quote(value)}" for name, value in variables.items()]
+    # Plain NAME=value lines for readers that are not shells; one line for those that are.
+    ENV.write_text("\n".join([*lines, f"export {' '.join(variables)}", ""]))
 
 
 @contextmanager

@@ -31,7 +31,7 @@ def run(options: LabOptions, report_to: int) -> int:
             return 1
         sweep(labstate.FOLDER)  # left by a machine that went down: nobody holds the lock
         with Scratch(labstate.FOLDER, inherited=[mine]) as scratch:
-            report = os.dup(report_to)
+            report = _take_over(report_to)
             _redirect_output(scratch.path / "logs" / "lab.log")
             return _supervise(Lab(options, scratch=scratch, log=lambda line: _tell(report, line)), report)
 
@@ -61,6 +61,14 @@ def _keep_current(lab: Lab, state: State) -> NoReturn:
         if now != state:
             now.write()
         state = now
+
+
+def _take_over(descriptor: int) -> int:
+    """The same pipe under a number of its own, so that closing that one ends it for the reader."""
+    copy = os.dup(descriptor)
+    if descriptor > sys.stderr.fileno():
+        os.close(descriptor)
+    return copy
 
 
 def _redirect_output(log: Path) -> None:

@@ -1,80 +1,439 @@
-"""The VLLMService contract, version v1alpha1, as pydantic models.
+"""The VLLMService contract, version v1alpha1, as pydantic models: what a user may write.
 
-Spec is the user's and never written by the operator; status is ours. The CRD in ``crds/`` is generated from these
-models (``api/schema.py``), so a field's description here is what ``kubectl explain`` prints.
+Spec is the user's and never written by the operator; status (``status.py``) is ours. The CRD in ``crds/`` is generated
+from these models (``schema.py``), so a field's description here is what ``kubectl explain`` prints; defaults, limits
+and examples are added to it from the field itself. A default stands here only if it will never change.
 """
 
-from typing import Annotated, Literal
+import re
+from typing import Annotated, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-from pydantic.alias_generators import to_camel
+from pydantic import AfterValidator, Field
+from pydantic.config import JsonDict
 
-Duration = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]+)?(ms|s|m)$", max_length=16)]
+from plimsoll.api import names
+from plimsoll.api.model import VALIDATIONS, APIModel, Rule, unique
+
+MAX_TOKENS = 16_777_216
+"""No model serves longer requests; a bound keeps sums of tokens far from overflow."""
+MAX_REPLICAS = 10_000
+MAX_GPUS = 100_000
+
+_SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0}
+_SET: Final[JsonDict] = {"x-kubernetes-list-type": "set"}
+_NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
+_NAME_MAX_LENGTH = 50  # a Service name has 63; suffixes for canary and revision need the rest
 
 
-class APIModel(BaseModel):
-    """A part of the contract: camelCase outside, snake_case inside; fields of a newer version are ignored."""
+def duration_seconds(text: str) -> float:
+    """Seconds of a Duration such as ``1.5s``, ``50ms`` or ``2m``."""
+    unit = text.lstrip("0123456789.")
+    return float(text.removesuffix(unit)) * _SECONDS_PER_UNIT[unit]
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="ignore", frozen=True)
+
+def _is_longer_than_zero(text: str) -> bool:
+    return duration_seconds(text) > 0
+
+
+_LONGER_THAN_ZERO = Rule(
+    cel="duration(self) > duration('0s')", message="a latency target must be longer than 0", holds=_is_longer_than_zero
+)
+
+
+def _longer_than_zero(text: str) -> str:
+    if not _is_longer_than_zero(text):
+        raise _LONGER_THAN_ZERO.error()
+    return text
+
+
+Duration = Annotated[
+    str,
+    Field(
+        pattern=r"^[0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m)$",
+        max_length=12,
+        json_schema_extra={VALIDATIONS: [_LONGER_THAN_ZERO.as_validation()]},
+    ),
+    AfterValidator(_longer_than_zero),
+]
+Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
+# What a node label may hold, since the value becomes a node selector.
+GPUProduct = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=63)]
+GPUProducts = Annotated[
+    tuple[GPUProduct, ...],
+    Field(min_length=1, max_length=16, strict=False, json_schema_extra=_SET),
+    AfterValidator(unique),
+]
+EngineArgument = Annotated[str, Field(min_length=1, max_length=4096)]
+Tunable = Literal[
+    "MaxNumSeqs", "MaxNumBatchedTokens", "GPUMemoryUtilization", "KVCacheDtype", "PrefixCaching", "TensorParallel"
+]
+Tunables = Annotated[
+    tuple[Tunable, ...], Field(max_length=16, strict=False, json_schema_extra=_SET), AfterValidator(unique)
+]
+
+
+def _at_most(value: int | None, limit: int | None) -> bool:
+    return value is None or limit is None or value <= limit
+
+
+def _typical_request_tokens(load: "LoadSpec | None") -> int:
+    return (load.prompt_tokens or 0) + (load.output_tokens or 0) if load else 0
 
 
 class ConfigRef(APIModel):
-    name: str
-    key: str = "config.json"
+    """A ConfigMap in the service's namespace that holds the model's config.json."""
+
+    name: str = Field(
+        description="Name of the ConfigMap.",
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
+        max_length=253,
+        examples=["my-model-config"],
+    )
+    key: str = Field(
+        default="config.json",
+        description="Key in the ConfigMap's data.",
+        pattern=r"^[-._a-zA-Z0-9]+$",
+        max_length=253,
+    )
 
 
 class ModelSpec(APIModel):
-    id: str
-    text_only: bool = False
-    config_ref: ConfigRef | None = None
+    """The model to serve."""
+
+    id: str = Field(
+        description=(
+            "The model: a Hugging Face repository (organisation/name), or the absolute path of a folder with its "
+            "weights inside the engine's container. Sizes come from the model's config.json: that of configRef, else "
+            f"of a ConfigMap labelled {names.LABEL_CATALOGUE} in the operator's namespace, else of the bundled "
+            "catalogue."
+        ),
+        pattern=r"^([A-Za-z0-9_][A-Za-z0-9._-]*(/[A-Za-z0-9_][A-Za-z0-9._-]*)?|(/[A-Za-z0-9._@:+-]+)+/?)$",
+        max_length=256,
+        examples=["Qwen/Qwen3.5-9B", "/models/my-model"],
+    )
+    text_only: bool = Field(
+        default=False,
+        description=(
+            "Serve text only: image, video and audio encoders of a multimodal model are left out, and their memory "
+            "goes to the KV cache."
+        ),
+    )
+    config_ref: ConfigRef | None = Field(
+        default=None,
+        description="Where the model's config.json is, for a model no catalogue knows. It wins over every catalogue.",
+    )
 
 
 class HardwareSpec(APIModel):
-    gpu: str | None = None
-    gpus: tuple[str, ...] | None = None
-    max_gpus: int = Field(default=8, alias="maxGPUs", ge=1)
+    """The GPUs that may be used."""
+
+    rules: ClassVar = (
+        Rule(
+            cel="has(self.gpu) != has(self.gpus)",
+            message="name one GPU product in gpu, or several in gpus to let Plimsoll choose: exactly one of the two",
+            holds=lambda hardware: (hardware.gpu is None) != (hardware.gpus is None),
+        ),
+    )
+
+    gpu: GPUProduct | None = Field(
+        default=None,
+        description=f"The GPU product, as nodes carry it in the label {names.GPU_PRODUCT_LABEL}. Either this or gpus.",
+        examples=["NVIDIA-H100-80GB-HBM3", "NVIDIA-L40S"],
+    )
+    gpus: GPUProducts | None = Field(
+        default=None,
+        description=(
+            "GPU products to choose from, in any order; the cheapest that meets the SLO wins, and one service never "
+            "mixes them. Either this or gpu."
+        ),
+    )
+    max_gpus: int = Field(
+        default=8,
+        alias="maxGPUs",
+        description=(
+            "The most GPUs this service may hold at any time, over all replicas, including surge during a roll-out "
+            "and a canary during an experiment."
+        ),
+        ge=1,
+        le=MAX_GPUS,
+    )
 
 
 class LoadSpec(APIModel):
-    concurrency: int | None = None
-    requests_per_second: float | None = None
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    shared_prefix_tokens: int | None = None
+    """Typical traffic of the whole service. Each figure is optional; what is missing is learned from metrics."""
+
+    rules: ClassVar = (
+        Rule(
+            cel=(
+                "!has(self.sharedPrefixTokens) || !has(self.promptTokens)"
+                " || self.sharedPrefixTokens <= self.promptTokens"
+            ),
+            message="sharedPrefixTokens is a part of the prompt: it must not exceed promptTokens",
+            holds=lambda load: _at_most(load.shared_prefix_tokens, load.prompt_tokens),
+            field="sharedPrefixTokens",
+        ),
+    )
+
+    concurrency: int | None = Field(
+        default=None,
+        description="Requests in flight at once over the whole service at a busy time.",
+        ge=1,
+        le=1_000_000,
+        examples=[24],
+    )
+    requests_per_second: float | None = Field(
+        default=None,
+        description=(
+            "Requests arriving per second over the whole service at a busy time. May be given together with "
+            "concurrency; the larger need counts."
+        ),
+        gt=0,
+        le=1_000_000,
+        examples=[3.5],
+    )
+    prompt_tokens: Tokens | None = Field(
+        default=None, description="Tokens of a typical prompt, shared prefix included.", examples=[6000]
+    )
+    output_tokens: Tokens | None = Field(
+        default=None, description="Tokens a typical request generates, reasoning included.", examples=[500]
+    )
+    shared_prefix_tokens: int | None = Field(
+        default=None,
+        description=(
+            "Tokens at the start of a typical prompt that most requests share, such as a system prompt; with prefix "
+            "caching they are stored once per engine."
+        ),
+        ge=0,
+        le=MAX_TOKENS,
+        examples=[2000],
+    )
 
 
 class SLOSpec(APIModel):
-    ttft: Duration | None = None
-    itl: Duration | None = None
-    percentile: int = 95
+    """Latency targets. A plan that cannot meet them is still made, and says so in the condition SLOMet."""
+
+    ttft: Duration | None = Field(
+        default=None,
+        description="Time to first token, queueing included. A number and a unit: ms, s or m.",
+        examples=["2s", "800ms"],
+    )
+    itl: Duration | None = Field(
+        default=None,
+        description="Inter-token latency: time between two tokens of a request. A number and a unit: ms, s or m.",
+        examples=["50ms"],
+    )
+    percentile: int = Field(
+        default=95, description="The share of requests, in percent, that must meet the targets.", ge=50, le=99
+    )
 
 
 class ScalingSpec(APIModel):
-    mode: Literal["Auto", "External", "Fixed"] = "Auto"
-    min_replicas: int = 1
-    max_replicas: int | None = None
+    """Who chooses the number of replicas, and within which bounds."""
+
+    rules: ClassVar = (
+        Rule(
+            cel="!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
+            message="minReplicas must not exceed maxReplicas",
+            holds=lambda scaling: _at_most(scaling.min_replicas, scaling.max_replicas),
+            field="minReplicas",
+        ),
+    )
+
+    mode: Literal["Auto", "External", "Fixed"] = Field(
+        default="Auto",
+        description=(
+            "Auto: Plimsoll chooses the replicas from KV-cache demand, between minReplicas and maxReplicas. "
+            "External: an HPA, KEDA or a person sets spec.replicas through the scale subresource. "
+            "Fixed: spec.replicas as it is written."
+        ),
+    )
+    min_replicas: int = Field(
+        default=1,
+        description=(
+            "The fewest replicas in mode Auto, kept whatever the load. With 2 or more a PodDisruptionBudget protects "
+            "them. Scaling to zero when idle is not offered in this mode."
+        ),
+        ge=1,
+        le=MAX_REPLICAS,
+    )
+    max_replicas: int | None = Field(
+        default=None,
+        description="The most replicas in mode Auto. Left out: as many as hardware.maxGPUs allows.",
+        ge=1,
+        le=MAX_REPLICAS,
+        examples=[8],
+    )
 
 
 class TuningSpec(APIModel):
-    mode: Literal["Off", "Recommend", "Auto"] = "Recommend"
-    allow: tuple[str, ...] = ()
+    """Experiments with engine flags while the service runs, one at a time and on one replica."""
+
+    mode: Literal["Off", "Recommend", "Auto"] = Field(
+        default="Recommend",
+        description=(
+            "Off: none. Recommend: a better setting is reported and waits for approval. Auto: settings named in allow "
+            "are tried on a canary, judged, and kept or rolled back."
+        ),
+    )
+    allow: Tunables = Field(
+        default=(),
+        description="Settings that mode Auto may change by itself; all others are only recommended. Left out: none.",
+    )
 
 
 class EngineSpec(APIModel):
-    version: str | None = None
-    image: str | None = None
-    extra_args: tuple[str, ...] = ()
+    """The vLLM engine."""
+
+    version: str | None = Field(
+        default=None,
+        description=(
+            "vLLM version, without a leading v. Left out: the newest one this operator has a table for, as reported in "
+            "status.plan.choice.engineVersion."
+        ),
+        pattern=r"^[0-9]{1,4}\.[0-9]{1,4}\.[0-9]{1,4}(rc[0-9]{1,4}|\.(post|dev)[0-9]{1,6})?$",
+        max_length=32,
+        examples=["0.32.0"],
+    )
+    image: str | None = Field(
+        default=None,
+        description=(
+            "Container image of the engine, for a mirror or an own build; it must hold the vLLM of engine.version. "
+            "Left out: vllm/vllm-openai with the version as its tag."
+        ),
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$",
+        max_length=512,
+        examples=["registry.example.com/vllm/vllm-openai:v0.32.0"],
+    )
+    extra_args: tuple[EngineArgument, ...] = Field(
+        default=(),
+        description=(
+            "Further arguments of `vllm serve`, one list element each. They win over what Plimsoll would set, are "
+            "checked against the engine's version, and enter the plan's arithmetic."
+        ),
+        max_length=64,
+        strict=False,
+        examples=[["--kv-cache-dtype=fp8", "--enable-auto-tool-choice"]],
+    )
 
 
 class VLLMServiceSpec(APIModel):
-    model: ModelSpec
-    hardware: HardwareSpec
-    context_tokens: int
-    load: LoadSpec | None = None
-    slo: SLOSpec | None = None
-    objective: Literal["Latency", "Throughput", "Balanced"] = "Balanced"
-    scaling: ScalingSpec = ScalingSpec()
-    tuning: TuningSpec = TuningSpec()
-    engine: EngineSpec = EngineSpec()
-    replicas: int = 1
-    mode: Literal["Act", "Shadow"] = "Act"
+    """What should be served, on what, and how well. model, hardware and contextTokens are enough."""
+
+    rules: ClassVar = (
+        Rule(
+            cel="!has(self.scaling.maxReplicas) || self.scaling.maxReplicas <= self.hardware.maxGPUs",
+            message="scaling.maxReplicas must not exceed hardware.maxGPUs: every replica needs at least one GPU",
+            holds=lambda spec: _at_most(spec.scaling.max_replicas, spec.hardware.max_gpus),
+            field="scaling.maxReplicas",
+        ),
+        Rule(
+            cel="self.scaling.minReplicas <= self.hardware.maxGPUs",
+            message="scaling.minReplicas must not exceed hardware.maxGPUs: every replica needs at least one GPU",
+            holds=lambda spec: spec.scaling.min_replicas <= spec.hardware.max_gpus,
+            field="scaling.minReplicas",
+        ),
+        Rule(
+            cel=(
+                "!has(self.load) || (has(self.load.promptTokens) ? self.load.promptTokens : 0)"
+                " + (has(self.load.outputTokens) ? self.load.outputTokens : 0) <= self.contextTokens"
+            ),
+            message=(
+                "load.promptTokens + load.outputTokens must not exceed contextTokens: "
+                "a typical request must be servable"
+            ),
+            holds=lambda spec: _typical_request_tokens(spec.load) <= spec.context_tokens,
+            field="load",
+        ),
+        Rule(
+            cel="oldSelf.scaling.mode != 'Auto' || self.scaling.mode != 'Auto' || self.replicas == oldSelf.replicas",
+            message=(
+                "scaling.mode is Auto: Plimsoll chooses the replicas; "
+                "set scaling.mode to External or Fixed to scale by hand"
+            ),
+            holds=None,
+            field="replicas",
+        ),
+    )
+
+    model: ModelSpec = Field(description="The model to serve.")
+    hardware: HardwareSpec = Field(description="The GPUs that may be used, and how many.")
+    context_tokens: Tokens = Field(
+        description=(
+            "The longest request in tokens, prompt and output together, that must be servable at any time. It becomes "
+            "the engine's --max-model-len; the KV cache of every engine holds at least one such request. Ask for what "
+            "you need: the model's own maximum is often far more than a GPU can hold."
+        ),
+        examples=[131072],
+    )
+    load: LoadSpec | None = Field(
+        default=None, description="Typical traffic of the whole service. Optional: it is learned from metrics later."
+    )
+    slo: SLOSpec | None = Field(default=None, description="Latency targets. Optional: without them throughput decides.")
+    objective: Literal["Latency", "Throughput", "Balanced"] = Field(
+        default="Balanced",
+        description=(
+            "What to favour among plans that meet the SLO. Latency: the fastest. Throughput: the most tokens per GPU. "
+            "Balanced: the cheapest."
+        ),
+    )
+    scaling: ScalingSpec = Field(
+        default=ScalingSpec(), description="Who chooses the number of replicas, and within which bounds."
+    )
+    tuning: TuningSpec = Field(
+        default=TuningSpec(), description="Experiments with engine flags while the service runs."
+    )
+    engine: EngineSpec = Field(default=EngineSpec(), description="The vLLM engine: version, image, further arguments.")
+    replicas: int = Field(
+        default=1,
+        description=(
+            "Replicas in the scaling modes External and Fixed; unused in Auto, where it cannot be changed. An HPA, "
+            "KEDA or `kubectl scale` write it through the scale subresource. Never more run than hardware.maxGPUs "
+            "allows. 0 parks the service: no pods, no GPUs, until it is raised again."
+        ),
+        ge=0,
+        le=MAX_REPLICAS,
+    )
+    mode: Literal["Act", "Shadow"] = Field(
+        default="Act",
+        description=(
+            "Act: do what is planned. Shadow: plan, observe, decide and record in status, but write nothing to pods; "
+            f"as the annotation {names.ANNOTATION_HOLD}, but kept in Git."
+        ),
+    )
+
+
+class Metadata(APIModel):
+    """What the operator reads of an object's metadata."""
+
+    name: str
+    namespace: str = "default"
+    uid: str | None = None
+    generation: int | None = None
+    labels: dict[str, str] = Field(default={})
+    annotations: dict[str, str] = Field(default={})
+
+
+class VLLMService(APIModel):
+    """One model served by a fleet of vLLM engines, sized so that every request of contextTokens fits the KV cache."""
+
+    rules: ClassVar = (
+        Rule(
+            cel=f"self.metadata.name.matches('^{_NAME_PATTERN}$') && size(self.metadata.name) <= {_NAME_MAX_LENGTH}",
+            message=(
+                f"metadata.name must be a DNS-1035 label of at most {_NAME_MAX_LENGTH} characters (a-z, 0-9 and -, "
+                "first a letter, last no -), because it also names a Service: qwen3.5-9b is not valid, qwen35-9b is"
+            ),
+            holds=lambda service: is_service_name(service.metadata.name),
+            field="metadata.name",
+        ),
+    )
+
+    api_version: Literal["plimsoll.dev/v1alpha1"] = names.API_VERSION
+    kind: Literal["VLLMService"] = names.KIND
+    metadata: Metadata
+    spec: VLLMServiceSpec
+
+
+def is_service_name(name: str) -> bool:
+    """Whether a VLLMService may be called so: its children include a Service of that name."""
+    return len(name) <= _NAME_MAX_LENGTH and re.fullmatch(_NAME_PATTERN, name) is not None

@@ -1,0 +1,1 @@
+"""Plan → manifests, one file per kind. Pure: same plan, same bytes."""

@@ -1,0 +1,52 @@
+"""Configurations of public models that ship with the operator, one JSON file a model, read when asked for."""
+
+import difflib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Final
+
+_TEXT_ONLY: Final = "(text)"
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueEntry:
+    """A bundled model: its ``config.json``, the quantisation file beside it, and where they come from."""
+
+    model_id: str
+    config: Mapping[str, object]
+    quant_config: Mapping[str, object] | None
+    source: str
+
+
+def find(model_id: str) -> CatalogueEntry | None:
+    """The bundled model of that ``org/name``, in any letter case; None when it is not bundled."""
+    name = _by_folded_name().get(model_id.strip().lower())
+    if name is None:
+        return None
+    text = resources.files(__package__).joinpath(f"{name.replace('/', '--', 1)}.json").read_text(encoding="utf-8")
+    entry = json.loads(text)
+    return CatalogueEntry(name, entry["config"], entry.get("quant_config"), entry["source"])
+
+
+def nearest(model_id: str) -> tuple[str, ...]:
+    """Up to three bundled names that read most like ``model_id``, for an error message."""
+    folded = _by_folded_name()
+    close = difflib.get_close_matches(model_id.strip().lower(), folded, n=3, cutoff=0.5)
+    return tuple(dict.fromkeys(folded[name] for name in close))
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Every bundled ``org/name``, sorted."""
+    files = (path.name for path in resources.files(__package__).iterdir())
+    return tuple(sorted(name.removesuffix(".json").replace("--", "/", 1) for name in files if name.endswith(".json")))
+
+
+@cache
+def _by_folded_name() -> Mapping[str, str]:
+    """Names in lower case; the text decoder stands in for a model that is bundled in no other form."""
+    folded = {name.lower().removesuffix(_TEXT_ONLY): name for name in names() if name.endswith(_TEXT_ONLY)}
+    return folded | {name.lower(): name for name in names()}

@@ -1,0 +1,224 @@
+"""The operator: ``python -m plimsoll``. Wires settings, adapters, loop, probes and Kopf; decides nothing itself."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final
+
+import kopf
+
+from plimsoll import handlers, metrics, probes
+from plimsoll.adapters.clock import SystemClock
+from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
+from plimsoll.control.cache import Cache, Key
+from plimsoll.control.discovery import until_gone, until_served
+from plimsoll.control.events import EventWriter
+from plimsoll.control.loop import Loop
+from plimsoll.control.planning import Planner
+from plimsoll.control.reconciler import Reconciler
+from plimsoll.control.supervise import keep_running
+from plimsoll.control.sweep import Sweep
+from plimsoll.control.workqueue import WorkQueue
+from plimsoll.logs import configure_logging
+from plimsoll.settings import Settings, SettingsError
+
+log = logging.getLogger("plimsoll")
+
+BEAT_SECONDS: Final = 1.0
+STUCK_SECONDS: Final = 60.0
+CREDENTIALS_SECONDS: Final = 600.0
+SILENT_API_SECONDS: Final = 60.0
+
+
+@dataclass
+class Operator:
+    """The parts of one running operator."""
+
+    settings: Settings
+    cluster: KubeCluster
+    clock: SystemClock
+    cache: Cache
+    queue: WorkQueue[Key]
+    sweep: Sweep
+    loop: Loop
+    stop: asyncio.Event
+    beat_seconds: float
+
+    @classmethod
+    async def create(cls, settings: Settings) -> "Operator":
+        """Connect the parts; raises CredentialsError when there are no credentials."""
+        configuration = await load_configuration(settings.kubeconfig)
+        cluster = KubeCluster(configuration, settings.request_timeout_seconds, _count_write)
+        clock, cache = SystemClock(), Cache()
+        queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
+        sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
+        planner = Planner(cluster, settings.namespace, clock.monotonic)
+        reconciler = Reconciler(cluster, cache, planner, clock, EventWriter(cluster, clock))
+        loop = Loop(queue, reconciler.reconcile, clock.monotonic)
+        return cls(settings, cluster, clock, cache, queue, sweep, loop, asyncio.Event(), clock.monotonic())
+
+    async def run(self) -> None:
+        """Run until SIGTERM or SIGINT."""
+        self.install_signals()
+        app = probes.application(self.alive, self.ready, metrics.REGISTRY, self.refresh_metrics)
+        server = await probes.serve(app, self.settings.http_host, self.settings.http_port)
+        tasks = [asyncio.create_task(part, name=name) for name, part in self._parts()]
+        log.info("started; probes and metrics on port %d", self.settings.http_port)
+        stopping = asyncio.create_task(self.stop.wait())
+        await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopping, *tasks):
+            task.cancel()
+        await asyncio.gather(stopping, *tasks, return_exceptions=True)
+        await server.cleanup()
+        await self.cluster.close()
+        log.info("stopped")
+
+    def _parts(self) -> list[tuple[str, Coroutine[None, None, None]]]:
+        part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
+        return [
+            ("beat", self._beat()),
+            ("sweep", part("sweep", self._sweep)),
+            ("loop", part("loop", self._work)),
+            ("watch", part("watch", self._watch)),
+        ]
+
+    async def _beat(self) -> None:
+        while True:
+            self.beat_seconds = self.clock.monotonic()
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def _sweep(self) -> None:
+        await until_served(self.cluster)
+        await self.sweep.run()
+
+    async def _work(self) -> None:
+        await self.sweep.synced.wait()
+        await self.loop.run(self.settings.workers)
+
+    async def _watch(self) -> None:
+        """Kopf, as long as our kind is served; a normal end of Kopf means it caught our signal."""
+        while not self.stop.is_set():
+            await until_served(self.cluster)
+            flag = asyncio.Event()
+            gone = asyncio.create_task(until_gone(self.cluster))
+            gone.add_done_callback(partial(_raise_flag, flag))
+            try:
+                await self._kopf(flag)
+            finally:
+                gone.cancel()
+            if not flag.is_set():
+                self.stop.set()
+
+    async def _kopf(self, flag: asyncio.Event) -> None:
+        namespaces = self.settings.namespaces
+        ready = asyncio.Event()
+        registry = handlers.registry(self.cache, self.queue)
+        kopf.on.login(registry=registry, id="credentials")(self._login)
+        signals = asyncio.create_task(self._reclaim_signals(ready))
+        try:
+            await kopf.operator(
+                registry=registry,
+                settings=handlers.settings(self.settings.request_timeout_seconds, clusterwide=not namespaces),
+                clusterwide=not namespaces,
+                namespaces=namespaces,
+                standalone=True,
+                stop_flag=flag,
+                ready_flag=ready,
+            )
+        finally:
+            signals.cancel()
+            self.install_signals()
+
+    async def _login(self, **_: object) -> kopf.ConnectionInfo:
+        access = await self.cluster.access()
+        return kopf.ConnectionInfo(
+            server=access.server,
+            ca_path=access.ca_path,
+            insecure=not access.verify,
+            scheme=access.scheme,
+            token=access.token,
+            certificate_path=access.certificate_path,
+            private_key_path=access.key_path,
+            # Service account tokens rotate on disk; asking again now and then finds the new one.
+            expiration=datetime.now(UTC) + timedelta(seconds=CREDENTIALS_SECONDS),
+        )
+
+    async def _reclaim_signals(self, ready: asyncio.Event) -> None:
+        """Kopf takes SIGTERM and SIGINT for itself at each start; the operator outlives Kopf."""
+        await ready.wait()
+        self.install_signals()
+
+    def install_signals(self) -> None:
+        """SIGTERM and SIGINT stop the operator."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self.stop.set)
+
+    def alive(self) -> str | None:
+        """Liveness: the event loop beats, and sweeps are attempted. The API server need not answer."""
+        now = self.clock.monotonic()
+        if now - self.beat_seconds > STUCK_SECONDS:
+            return f"the event loop has not beaten for {now - self.beat_seconds:.0f} s"
+        overdue = now - self.sweep.attempted_seconds - 2 * self.settings.sweep_seconds
+        if self.sweep.synced.is_set() and overdue > STUCK_SECONDS:
+            return f"no listing was attempted for {now - self.sweep.attempted_seconds:.0f} s"
+        return None
+
+    def ready(self) -> str | None:
+        """Readiness: everything was listed once, and the API server answers."""
+        if not self.sweep.synced.is_set():
+            return "waiting for the first listing of VLLMServices and their children"
+        silent = self.clock.monotonic() - self.cluster.answered_seconds
+        if self.cluster.failing and silent > SILENT_API_SECONDS:
+            return f"the API server has not answered for {silent:.0f} s"
+        return None
+
+    def refresh_metrics(self) -> None:
+        """Gauges that are cheaper read than kept."""
+        metrics.QUEUE_DEPTH.set(len(self.queue))
+        metrics.QUEUE_AGE_SECONDS.set(self.queue.oldest_seconds)
+        metrics.SERVICES.set(sum(1 for _ in self.cache.services()))
+
+
+def _count_write(resource: str) -> None:
+    metrics.API_WRITES.labels(resource).inc()
+
+
+def _raise_flag(flag: asyncio.Event, _done: "asyncio.Task[None]") -> None:
+    flag.set()
+
+
+async def serve(settings: Settings) -> None:
+    """Run one operator until it is told to stop."""
+    operator = await Operator.create(settings)
+    await operator.run()
+
+
+def main() -> int:
+    """Exit code 2 when the settings or credentials cannot be used, else 0."""
+    try:
+        settings = Settings.from_env(os.environ)
+    except SettingsError as error:
+        print(error, file=sys.stderr)  # noqa: T201 - there is no logging yet
+        return 2
+    configure_logging(settings.log_format, settings.log_level)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(serve(settings))
+    except CredentialsError as error:
+        log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
+        return 2
+    except OSError as error:
+        log.error("cannot serve probes on port %d: %s", settings.http_port, error)  # noqa: TRY400 - as above
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,16 @@
+"""The real clock."""
+
+import time
+from datetime import UTC, datetime
+
+
+class SystemClock:
+    """Wall clock for people, monotonic clock for durations."""
+
+    def now(self) -> str:
+        """RFC 3339 in UTC, whole seconds."""
+        return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def monotonic(self) -> float:
+        """Seconds that never jump."""
+        return time.monotonic()

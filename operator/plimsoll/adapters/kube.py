@@ -1,0 +1,222 @@
+"""The Kubernetes API through ``kubernetes.aio``, with plain dicts.
+
+Typed models of the client drop fields they do not know, so none is used: its configuration (kubeconfig, service
+account with token refresh, TLS) and its REST layer are, nothing above.
+"""
+
+import json
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import yaml
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+
+from plimsoll.adapters.ports import (
+    ClusterError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    Kind,
+    NotFoundError,
+    Object,
+    UnreachableError,
+)
+
+APPLY_PATCH = "application/apply-patch+yaml"
+PAGE_SIZE = 500
+
+_BY_STATUS: Mapping[int, type[ClusterError]] = {
+    400: InvalidError,
+    401: ForbiddenError,
+    403: ForbiddenError,
+    404: NotFoundError,
+    409: ConflictError,
+    410: UnreachableError,
+    422: InvalidError,
+    429: UnreachableError,
+}
+
+
+class CredentialsError(Exception):
+    """There are no usable credentials; the message says where they were looked for."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """How to reach the API server, for a client that is not ours (Kopf's watches). ``repr`` hides the secrets."""
+
+    server: str
+    ca_path: str | None
+    verify: bool
+    scheme: str | None = field(repr=False, default=None)
+    token: str | None = field(repr=False, default=None)
+    certificate_path: str | None = None
+    key_path: str | None = None
+
+
+async def load_configuration(kubeconfig: str = "") -> Configuration:
+    """Credentials: the named kubeconfig, else the pod's service account, else the user's default kubeconfig.
+
+    Raises CredentialsError when there are none.
+    """
+    try:
+        return await _load(kubeconfig)
+    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+        where = kubeconfig or "the pod's service account or ~/.kube/config"
+        raise CredentialsError(f"no usable Kubernetes credentials in {where}: {error}") from error
+
+
+async def _load(kubeconfig: str) -> Configuration:
+    configuration = Configuration()
+    # Kopf ignores proxy variables unless told otherwise; two halves of one operator must take the same road.
+    configuration.client_session_kwargs = {"trust_env": False}
+    configuration.connection_pool_maxsize = 32
+    if kubeconfig:
+        await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration)
+        return configuration
+    try:
+        config.load_incluster_config(client_configuration=configuration)
+    except config.ConfigException:
+        await config.load_kube_config(client_configuration=configuration)
+    return configuration
+
+
+class KubeCluster:
+    """Cluster port over one API server."""
+
+    def __init__(
+        self,
+        configuration: Configuration,
+        request_timeout_seconds: float = 15.0,
+        count_write: Callable[[str], None] = lambda _resource: None,
+    ) -> None:
+        self._client = ApiClient(configuration)
+        self._timeout = request_timeout_seconds
+        self.answered_seconds = time.monotonic()
+        """When the API server last answered anything, on the monotonic clock."""
+        self.failing = False
+        """Whether the last call got no answer."""
+        self._count_write = count_write
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def access(self) -> Access:
+        """The credentials as they are now; tokens rotate, so ask again."""
+        headers: dict[str, str] = {}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
+        scheme, _, token = headers.get("authorization", "").partition(" ")
+        chosen = self._client.configuration
+        return Access(
+            server=chosen.host,
+            ca_path=chosen.ssl_ca_cert,
+            verify=chosen.verify_ssl,
+            scheme=scheme or None,
+            token=token or None,
+            certificate_path=chosen.cert_file,
+            key_path=chosen.key_file,
+        )
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """One object; NotFoundError when there is none."""
+        return await self._request("GET", _path(kind, namespace, name))
+
+    async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> AsyncIterator[Object]:
+        """All objects of a kind, page by page. An expired page token starts the listing anew at the caller's."""
+        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
+        while True:
+            page = await self._request("GET", _path(kind, namespace), query)
+            for item in page.get("items") or ():
+                yield item
+            following = page.get("metadata", {}).get("continue")
+            if not following:
+                return
+            query["continue"] = following
+
+    async def apply(
+        self, kind: Kind, manifest: Object, manager: str, *, subresource: str = "", force: bool = True
+    ) -> Object:
+        """Server-side apply; the object as the API server then holds it."""
+        meta = manifest["metadata"]
+        path = _path(kind, meta.get("namespace"), meta["name"], subresource)
+        query = {"fieldManager": manager, "force": "true" if force else "false"}
+        return await self._write("PATCH", kind, path, query, manifest, APPLY_PATCH)
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Delete this very object (by uid); gone already is fine."""
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+        try:
+            await self._write("DELETE", kind, _path(kind, namespace, name), {}, body)
+        except NotFoundError:
+            return
+
+    async def create(self, kind: Kind, manifest: Object) -> Object:
+        """Create an object that nobody updates afterwards."""
+        return await self._write("POST", kind, _path(kind, manifest["metadata"]["namespace"]), {}, manifest)
+
+    async def served(self, kind: Kind) -> bool:
+        """Whether the API server serves this kind now."""
+        prefix = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+        try:
+            resources = await self._request("GET", prefix)
+        except NotFoundError:
+            return False
+        return any(r.get("name") == kind.plural for r in resources.get("resources") or ())
+
+    async def _write(
+        self, method: str, kind: Kind, path: str, query: Mapping[str, str], body: Object, content_type: str = ""
+    ) -> Object:
+        self._count_write(kind.plural)
+        return await self._request(method, path, query, body, content_type)
+
+    async def _request(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str = "",
+    ) -> Object:
+        headers = {"Accept": "application/json", "Content-Type": content_type or "application/json"}
+        await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
+        url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
+        timeout = aiohttp.ClientTimeout(total=self._timeout, connect=5)
+        try:
+            response = await self._client.rest_client.request(
+                method, url, headers=headers, body=body, _request_timeout=timeout
+            )
+            payload = await response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            self.failing = True
+            reason = str(error) or type(error).__name__
+            raise UnreachableError(f"{method} {path}: no answer from the API server ({reason})") from error
+        self.failing, self.answered_seconds = False, time.monotonic()
+        if response.status >= 400:  # noqa: PLR2004 - HTTP's own line
+            raise _error(method, path, response.status, payload, response.getheader("Retry-After"))
+        return cast("Object", json.loads(payload))
+
+
+def _path(kind: Kind, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
+    parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
+    if namespace:
+        parts += ["namespaces", quote(namespace, safe="")]
+    parts.append(kind.plural)
+    parts += [quote(p, safe="") for p in (name, subresource) if p]
+    return "/".join(parts)
+
+
+def _error(method: str, path: str, status: int, payload: bytes, retry_after: str | None) -> ClusterError:
+    try:
+        detail: Any = json.loads(payload)
+        message = str(detail.get("message") or detail)
+    except (ValueError, AttributeError):
+        message = payload[:300].decode("utf-8", "replace")
+    wait = float(retry_after) if retry_after and retry_after.isdigit() else None
+    error_class = _BY_STATUS.get(status, UnreachableError)
+    return error_class(f"{method} {path}: {status} {message}", status=status, retry_after_seconds=wait)

@@ -1,0 +1,98 @@
+"""What the loop needs of the outside, in its own words. The adapters behind are the only ones that know a library."""
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Object = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One resource type the operator reads or writes."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """The ``apiVersion`` that a manifest of this kind carries."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+
+SERVICES = Kind("plimsoll.dev", "v1alpha1", "vllmservices", "VLLMService")
+DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")
+REVISIONS = Kind("apps", "v1", "controllerrevisions", "ControllerRevision")
+NETWORK_SERVICES = Kind("", "v1", "services", "Service")
+DISRUPTION_BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
+PODS = Kind("", "v1", "pods", "Pod")
+EVENTS = Kind("", "v1", "events", "Event")
+
+CHILDREN = (REVISIONS, NETWORK_SERVICES, DISRUPTION_BUDGETS, DEPLOYMENTS)
+
+
+class ClusterError(Exception):
+    """The API server refused or could not be reached. ``retry_after_seconds`` is its own wish, if it had one."""
+
+    def __init__(self, message: str, *, status: int = 0, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.status = status
+        self.retry_after_seconds = retry_after_seconds
+
+
+class NotFoundError(ClusterError):
+    """404: the object, or its kind, does not exist."""
+
+
+class ConflictError(ClusterError):
+    """409: somebody else owns a field, or the object changed meanwhile."""
+
+
+class ForbiddenError(ClusterError):
+    """401 or 403: the operator may not do this."""
+
+
+class InvalidError(ClusterError):
+    """400 or 422: the API server will never accept this as it is."""
+
+
+class UnreachableError(ClusterError):
+    """No answer, 429 or 5xx: later may be better."""
+
+
+class Cluster(Protocol):
+    """The Kubernetes API: plain dicts in and out. Every call may raise ClusterError."""
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        """One object; NotFoundError when there is none."""
+
+    def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> AsyncIterator[Object]:
+        """All objects of a kind, page by page."""
+
+    async def apply(
+        self, kind: Kind, manifest: Object, manager: str, *, subresource: str = "", force: bool = True
+    ) -> Object:
+        """Server-side apply; the object as the API server then holds it."""
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+        """Delete this very object (by uid); gone already is fine."""
+
+    async def create(self, kind: Kind, manifest: Object) -> Object:
+        """Create an object that nobody updates afterwards (an Event)."""
+
+    async def served(self, kind: Kind) -> bool:
+        """Whether the API server serves this kind now."""
+
+
+class Clock(Protocol):
+    """Time as the loop sees it."""
+
+    def now(self) -> str:
+        """The wall clock, RFC 3339 in UTC, whole seconds: for people and for conditions."""
+
+    def monotonic(self) -> float:
+        """Seconds that never jump: for durations and deadlines."""

@@ -1,0 +1,206 @@
+"""The status of a VLLMService: what is planned, what is seen, what was decided and why. Written by the operator only.
+
+Every list and text is bounded, so that one object stays small in etcd. Figures that are only estimated are ranges.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from plimsoll.api.model import APIModel
+
+Word = Annotated[str, Field(max_length=512)]
+Text = Annotated[str, Field(max_length=32_768)]
+Time = Annotated[str, Field(max_length=40, json_schema_extra={"format": "date-time"})]
+Count = Annotated[int, Field(ge=0)]
+MAX_DECISIONS = 10
+
+
+class Condition(APIModel):
+    """One aspect of the service's state, in the form all Kubernetes tools know."""
+
+    type: str = Field(
+        description="What this is about, in CamelCase.", pattern=r"^[A-Za-z][A-Za-z0-9]*$", min_length=1, max_length=316
+    )
+    status: Literal["True", "False", "Unknown"] = Field(description="Whether it holds. Unknown: it cannot be told.")
+    reason: str = Field(
+        description="Why, as one word that stays the same for the same cause; docs/reference.md says what to do.",
+        pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$",
+        min_length=1,
+        max_length=1024,
+    )
+    message: Text = Field(description="Why, in a sentence with figures.")
+    last_transition_time: Time = Field(description="When status last changed.")
+    observed_generation: Count | None = Field(default=None, description="The metadata.generation this was written for.")
+
+
+class Range(APIModel):
+    """A quantity that is not known exactly: the truth is meant to lie within in 90 % of cases."""
+
+    low: float = Field(description="Low end; what the plan promises is judged here when less is worse.")
+    mid: float = Field(description="Most likely.")
+    high: float = Field(description="High end.")
+
+
+class Choice(APIModel):
+    """The configuration that was chosen."""
+
+    gpu: Word = Field(description="GPU product of every replica.")
+    replicas: Count = Field(description="Replicas the plan starts with; status.replicas says how many there are.")
+    gpus_per_replica: Count = Field(description="GPUs of one replica, over all its nodes.")
+    nodes_per_replica: Count = Field(description="Nodes that one replica spans.")
+    engines_per_replica: Count = Field(description="Engines in one replica: data-parallel ranks.")
+    tensor_parallel: Count = Field(description="--tensor-parallel-size.")
+    pipeline_parallel: Count = Field(description="--pipeline-parallel-size.")
+    data_parallel: Count = Field(description="--data-parallel-size.")
+    decode_context_parallel: Count = Field(description="--decode-context-parallel-size.")
+    expert_parallel: bool = Field(description="--enable-expert-parallel.")
+    engine_version: Word = Field(description="vLLM version.")
+    args: tuple[Annotated[str, Field(max_length=4096)], ...] = Field(
+        default=(), description="Arguments of `vllm serve`, after the model.", max_length=256, strict=False
+    )
+
+
+class KVBudget(APIModel):
+    """The KV cache of one engine (one data-parallel rank), on its worst GPU."""
+
+    block_size: Count = Field(description="Tokens in a block.")
+    bytes_per_block: Count = Field(description="Bytes of a block over all layers, on one GPU.")
+    num_blocks: Count = Field(description="Blocks in the pool; one of them never holds a token.")
+    tokens: Count = Field(description="Tokens the pool holds, as vLLM prints it at start.")
+    bytes_per_token: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Bytes a further token of a long request costs, on one GPU."
+    )
+    max_concurrency: float = Field(description="Requests of contextTokens that fit at once.", ge=0)
+    blocks_per_request_at_load: Count | None = Field(
+        default=None, description="Blocks one request of the typical load takes."
+    )
+    concurrency_at_load: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Requests of the typical load that fit at once."
+    )
+
+
+class MemoryItem(APIModel):
+    """What a part of a GPU's memory is for."""
+
+    item: Word = Field(description="What it is: weights, activations, graphs, KV cache, ...")
+    bytes: int = Field(description="Bytes on the worst GPU.")
+    basis: Literal["exact", "fitted", "assumed"] = Field(
+        description="How sure it is. exact: arithmetic. fitted: from measurements. assumed: a cautious guess."
+    )
+    from_: Text | None = Field(default=None, alias="from", description="Where the figure comes from.")
+
+
+class Latency(APIModel):
+    """Expected latencies at the load of the spec, in milliseconds."""
+
+    ttft_ms: Range | None = Field(default=None, description="Time to first token, milliseconds.")
+    itl_ms: Range | None = Field(default=None, description="Inter-token latency, milliseconds.")
+
+
+class Rejected(APIModel):
+    """A candidate that was tried and not chosen."""
+
+    choice: Word = Field(description="The candidate in short.", examples=["TP1 on NVIDIA-L40S"])
+    reason: Word = Field(description="Why not, as a condition reason.")
+    message: Text = Field(description="Why not, with figures.")
+
+
+class Nearest(APIModel):
+    """A change that would make the service feasible; it has been planned and fits."""
+
+    change: Word = Field(description="The change.", examples=["contextTokens: 262144 -> 180224"])
+    message: Text = Field(description="What it would give.")
+
+
+class Plan(APIModel):
+    """The plan in force, or, while none is feasible, why not."""
+
+    revision: Word | None = Field(
+        default=None, description="Name of the ControllerRevision that keeps this plan and its pod template."
+    )
+    choice: Choice | None = Field(default=None, description="The configuration chosen. Absent: none is feasible.")
+    kv: KVBudget | None = Field(default=None, description="The KV cache of one engine.")
+    memory: tuple[MemoryItem, ...] = Field(
+        default=(), description="Where the memory of the worst GPU goes.", max_length=32, strict=False
+    )
+    available_kv_bytes: Range | None = Field(
+        default=None, alias="availableKVBytes", description="Bytes left for the KV cache on the worst GPU."
+    )
+    latency: Latency | None = Field(default=None, description="Expected latencies at the load of the spec.")
+    slo_met: Literal["yes", "no", "unknown"] | None = Field(
+        default=None, description="Whether the plan is expected to meet the SLO."
+    )
+    rejected: tuple[Rejected, ...] = Field(
+        default=(), description="Candidates that were tried and not chosen.", max_length=64, strict=False
+    )
+    nearest: tuple[Nearest, ...] = Field(
+        default=(), description="The smallest changes that would make it feasible.", max_length=16, strict=False
+    )
+    assumptions: tuple[Text, ...] = Field(
+        default=(), description="What the plan takes for granted.", max_length=32, strict=False
+    )
+
+
+class Observed(APIModel):
+    """What the running fleet shows. Absent figures are unknown, never 0."""
+
+    kv_tokens_per_pod: Count | None = Field(
+        default=None, description="Tokens the KV cache of one pod really holds, from the engine."
+    )
+    demand_tokens: Count | None = Field(
+        default=None, description="Tokens of KV cache the traffic needs now, over the whole service."
+    )
+    bottleneck: Word | None = Field(
+        default=None, description="What limits the service now; docs/reference.md explains."
+    )
+
+
+class Decision(APIModel):
+    """Something that was decided, or deliberately left alone."""
+
+    time: Time = Field(description="When.")
+    kind: Word = Field(description="What about: Scale, Retune, Plan, ...")
+    from_: Word | None = Field(default=None, alias="from", description="The value before, as text.")
+    to: Word | None = Field(default=None, description="The value after, as text.")
+    reason: Word = Field(description="Why, as one word.")
+    message: Text = Field(description="Why, in a sentence with the inputs.")
+
+
+class Summary(APIModel):
+    """Texts for the columns of `kubectl get`."""
+
+    replicas: Word | None = Field(default=None, description="Ready and wanted replicas.", examples=["2/3"])
+
+
+class VLLMServiceStatus(APIModel):
+    """What the operator plans, sees and decided."""
+
+    observed_generation: Count | None = Field(
+        default=None, description="The metadata.generation this status was written for."
+    )
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        description=(
+            "Ready, Reconciling and Stalled as kstatus defines them, and further aspects; docs/reference.md lists "
+            "every type and reason."
+        ),
+        max_length=32,
+        strict=False,
+        json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    summary: Summary | None = Field(default=None, description="Texts for the columns of `kubectl get`.")
+    plan: Plan | None = Field(default=None, description="The plan in force, with its arithmetic.")
+    replicas: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        default=None, description="Replicas that exist; the scale subresource shows it."
+    )
+    ready_replicas: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(
+        default=None, description="Replicas that can serve."
+    )
+    selector: Annotated[str, Field(max_length=1024)] | None = Field(
+        default=None, description="Label selector of the main track's pods; the scale subresource shows it to an HPA."
+    )
+    observed: Observed | None = Field(default=None, description="What the running fleet shows.")
+    decisions: tuple[Decision, ...] = Field(
+        default=(), description="The last decisions, oldest first.", max_length=MAX_DECISIONS, strict=False
+    )

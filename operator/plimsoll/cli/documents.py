@@ -1,0 +1,117 @@
+"""VLLMServices from YAML and JSON files, folders and stdin. One bad document never hides the good ones."""
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from plimsoll.api import names
+from plimsoll.api.parse import lint_service
+
+SUFFIXES: Final = (".yaml", ".yml", ".json")
+MOST_BYTES: Final = 16 * 2**20
+_SEPARATOR: Final = re.compile(r"^---(?:\s.*)?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Document:
+    """One VLLMService manifest and where it stands."""
+
+    where: str
+    manifest: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Bad:
+    """Something that could not be read, in a sentence that names file, line or field, and what is allowed."""
+
+    message: str
+
+
+def read_documents(paths: Iterable[str]) -> Iterator[Document | Bad]:
+    """Every VLLMService in the files (``-`` is stdin) and folders, in order; other kinds are passed over."""
+    for path in paths:
+        for name, text in _texts(path):
+            yield from [Bad(text.message)] if isinstance(text, Bad) else _documents(name, text)
+
+
+def _texts(path: str) -> Iterator[tuple[str, str | Bad]]:
+    if path == "-":
+        yield "stdin", sys.stdin.read()
+        return
+    where = Path(path)
+    if where.is_dir():
+        found = sorted(p for p in where.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+        if not found:
+            yield path, Bad(f"{path}: no {', '.join(SUFFIXES)} file in this folder")
+        yield from ((str(p), _text(p)) for p in found)
+    else:
+        yield path, _text(where)
+
+
+def _text(path: Path) -> str | Bad:
+    try:
+        size = path.stat().st_size
+        if size > MOST_BYTES:
+            return Bad(f"{path}: {size} bytes are more than the {MOST_BYTES} that are read")
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        return Bad(f"{path}: {error.strerror or error}")
+    except UnicodeDecodeError as error:
+        return Bad(f"{path}: not UTF-8 text (byte {error.start})")
+
+
+def _documents(name: str, text: str) -> Iterator[Document | Bad]:
+    for line, chunk in _chunks(text):
+        try:
+            value = yaml.safe_load(chunk)
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            yield Bad(_yaml_error(name, line, error))
+            continue
+        for manifest in _items(value):
+            yield from _checked(f"{name}:{line + 1}", manifest)
+
+
+def _chunks(text: str) -> Iterator[tuple[int, str]]:
+    """(lines before it, text) of every document, so that a broken one does not end the file."""
+    start = 0
+    for found in [*_SEPARATOR.finditer(text), None]:
+        end = found.start() if found else len(text)
+        chunk = text[start:end]
+        if chunk.strip():
+            blank = len(chunk) - len(chunk.lstrip("\n"))
+            yield text.count("\n", 0, start) + blank, chunk[blank:]
+        start = found.end() if found else end
+
+
+def _yaml_error(name: str, line: int, error: Exception) -> str:
+    mark = getattr(error, "problem_mark", None)
+    at = line + mark.line + 1 if mark else line + 1
+    problem = getattr(error, "problem", None) or getattr(error, "context", None) or str(error).splitlines()[0]
+    return f"{name}:{at}: not YAML: {problem}"
+
+
+def _items(value: object) -> Iterator[Any]:
+    if isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List"):
+        yield from value.get("items") or ()
+    elif value is not None:
+        yield value
+
+
+def _checked(where: str, manifest: object) -> Iterator[Document | Bad]:
+    if not isinstance(manifest, Mapping):
+        yield Bad(f"{where}: a {type(manifest).__name__}, not a Kubernetes object with apiVersion, kind and spec")
+        return
+    if manifest.get("kind") != names.KIND:
+        if "kind" not in manifest:
+            yield Bad(f"{where}: no kind; a service starts with apiVersion: {names.API_VERSION}, kind: {names.KIND}")
+        return
+    errors = lint_service(manifest)
+    if errors:
+        yield from (Bad(f"{where}: {error}") for error in errors)
+    else:
+        yield Document(where, manifest)

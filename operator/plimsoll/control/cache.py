@@ -1,0 +1,168 @@
+"""What the operator knows of the cluster: services, their children and their pods, each as last seen.
+
+Objects are kept as compact JSON, trimmed to what a decision reads: a thousand services fit in tens of megabytes.
+Events may come late or twice; an older resourceVersion never replaces a newer one. Deletions may be missed by any
+watch, so ``prune`` removes what a full listing did not show.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from plimsoll.adapters.ports import CHILDREN, DEPLOYMENTS, PODS, SERVICES, Kind
+from plimsoll.api import names
+from plimsoll.core.pods import PodState, Summary, pod_state, summarise
+
+
+class Key(NamedTuple):
+    """A VLLMService's address."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """As people write it."""
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True)
+class _Stored:
+    version: int
+    seen: int
+    service: Key
+    body: bytes | PodState
+
+
+_META_FIELDS: Final = (
+    "name",
+    "namespace",
+    "uid",
+    "generation",
+    "labels",
+    "annotations",
+    "ownerReferences",
+    "deletionTimestamp",
+)
+
+
+@dataclass
+class Cache:
+    """Objects by kind and address, pods by service."""
+
+    _objects: dict[Kind, dict[Key, _Stored]] = field(default_factory=dict)
+    _pods: dict[Key, dict[str, None]] = field(default_factory=dict)
+    _children: dict[Key, dict[tuple[Kind, str], None]] = field(default_factory=dict)
+    _sequence: int = 0
+
+    def put(self, kind: Kind, obj: Mapping[str, Any]) -> Key | None:
+        """Remember the object; the key of the service to look at again, or None when nothing relevant changed."""
+        meta = obj["metadata"]
+        address = Key(meta.get("namespace", ""), meta["name"])
+        service = address if kind is SERVICES else owner_of(obj)
+        if service is None:
+            return None
+        known = self._objects.setdefault(kind, {})
+        before, version = known.get(address), _version(meta)
+        if before and version < before.version:
+            return None
+        body = pod_state(obj) if kind is PODS else _compact(kind, obj)
+        self._sequence += 1
+        known[address] = _Stored(version, self._sequence, service, body)
+        self._link(kind, service, address.name)
+        return service if before is None or before.body != body else None
+
+    def drop(self, kind: Kind, obj: Mapping[str, Any]) -> Key | None:
+        """Forget a deleted object; the key of the service to look at again."""
+        meta = obj["metadata"]
+        address = Key(meta.get("namespace", ""), meta["name"])
+        before = self._objects.get(kind, {}).get(address)
+        if before is None or _version(meta) < before.version:
+            return None
+        return self._forget(kind, address)
+
+    def mark(self) -> int:
+        """A point in time: what is put later is newer than a listing that starts now."""
+        return self._sequence
+
+    def prune(self, kind: Kind, listed: Iterable[Key], since: int, namespace: str | None = None) -> set[Key]:
+        """Forget what a listing started at ``since`` did not show; keys of the services concerned."""
+        present = set(listed)
+        gone = [
+            address
+            for address, stored in self._objects.get(kind, {}).items()
+            if address not in present and stored.seen <= since and namespace in (None, address.namespace)
+        ]
+        return {self._forget(kind, address) for address in gone}
+
+    def services(self) -> Iterator[Key]:
+        """All services known."""
+        yield from self._objects.get(SERVICES, {})
+
+    def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
+        """An object as last seen (trimmed), or None."""
+        stored = self._objects.get(kind, {}).get(Key(namespace, name))
+        return None if stored is None or isinstance(stored.body, PodState) else json.loads(stored.body)
+
+    def children(self, service: Key) -> dict[tuple[Kind, str], dict[str, Any]]:
+        """The service's children by kind and name, pods left out."""
+        found = {}
+        for kind, name in self._children.get(service, {}):
+            obj = self.get(kind, service.namespace, name)
+            if obj is not None:
+                found[kind, name] = obj
+        return found
+
+    def pods(self, service: Key) -> Summary:
+        """What the service's pods are doing."""
+        known = self._objects.get(PODS, {})
+        stored = (known[Key(service.namespace, name)].body for name in self._pods.get(service, ()))
+        return summarise(body for body in stored if isinstance(body, PodState))
+
+    def _link(self, kind: Kind, service: Key, name: str) -> None:
+        if kind is PODS:
+            self._pods.setdefault(service, {})[name] = None
+        elif kind is not SERVICES:
+            self._children.setdefault(service, {})[kind, name] = None
+
+    def _forget(self, kind: Kind, address: Key) -> Key:
+        service = self._objects[kind].pop(address).service
+        if kind is PODS:
+            self._pods.get(service, {}).pop(address.name, None)
+        elif kind is not SERVICES:
+            self._children.get(service, {}).pop((kind, address.name), None)
+        return service
+
+
+def owner_of(obj: Mapping[str, Any]) -> Key | None:
+    """The service an object belongs to: by its label, which only we write on objects we manage."""
+    meta = obj["metadata"]
+    name = (meta.get("labels") or {}).get(names.LABEL_SERVICE)
+    return Key(meta.get("namespace", ""), name) if name else None
+
+
+def _version(meta: Mapping[str, Any]) -> int:
+    """Resource versions of one API server are ordered numbers (stated by Kubernetes since 1.35)."""
+    text = meta.get("resourceVersion", "0")
+    return int(text) if text.isdigit() else 0
+
+
+def _compact(kind: Kind, obj: Mapping[str, Any]) -> bytes:
+    meta = {k: obj["metadata"][k] for k in _META_FIELDS if k in obj["metadata"]}
+    trimmed: dict[str, Any] = {k: v for k, v in obj.items() if k in ("spec", "data", "revision", "status")}
+    if kind is DEPLOYMENTS:
+        trimmed["status"] = _deployment_status(obj.get("status", {}))
+    elif kind in CHILDREN:
+        trimmed.pop("status", None)
+    managers = {m.get("manager") for m in obj["metadata"].get("managedFields") or ()}
+    body = {"metadata": meta, **trimmed, "managers": sorted(m for m in managers if m)}
+    return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _deployment_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    figures = ("observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
+    kept = {k: status[k] for k in figures if k in status}
+    progressing: Mapping[str, Any] = next(
+        (c for c in status.get("conditions") or () if c.get("type") == "Progressing"), {}
+    )
+    return {**kept, "progressReason": progressing.get("reason", "")}

@@ -1,0 +1,77 @@
+"""Kubernetes Events, on transitions only. An event that cannot be written is logged and forgotten."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from plimsoll.adapters.ports import EVENTS, Clock, Cluster, ClusterError
+from plimsoll.api import names
+from plimsoll.core.conditions import Condition
+from plimsoll.core.drift import digest
+
+log = logging.getLogger("plimsoll.events")
+
+TOLD: Final = (names.PLANNED, names.READY, names.STALLED)
+"""Conditions whose flips people want to see in ``kubectl describe``."""
+_GOOD: Final[Mapping[str, str]] = {names.PLANNED: "True", names.READY: "True"}
+MESSAGE_LIMIT: Final = 1000
+
+
+class EventWriter:
+    """Tells people when a condition flips."""
+
+    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+        self._cluster = cluster
+        self._clock = clock
+
+    async def transitions(
+        self, service: Mapping[str, Any], before: Iterable[Mapping[str, Any]], now: Iterable[Condition]
+    ) -> None:
+        """One event for each told condition that flipped to something worth telling."""
+        old = {c.get("type"): c.get("status") for c in before}
+        for condition in now:
+            if condition.type in TOLD and worth_telling(old.get(condition.type), condition):
+                await self._post(service, condition)
+
+    async def _post(self, service: Mapping[str, Any], condition: Condition) -> None:
+        try:
+            await self._cluster.create(EVENTS, event(service, condition, self._clock.now()))
+        except ClusterError as error:
+            log.warning("event %s not written: %s", condition.reason, error.message)
+
+
+def worth_telling(before: str | None, condition: Condition) -> bool:
+    """A flip; the first ``False`` of a condition that starts as such is no news."""
+    if before == condition.status:
+        return False
+    good = _GOOD.get(condition.type)
+    if condition.type == names.STALLED:
+        return condition.status == "True"
+    return good in (condition.status, before)
+
+
+def event(service: Mapping[str, Any], condition: Condition, now: str) -> dict[str, Any]:
+    """A core/v1 Event about the service."""
+    meta = service["metadata"]
+    bad = condition.type == names.STALLED or condition.status == "False"
+    suffix = digest([meta["uid"], condition.type, condition.status, condition.message, now])
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{meta['name']}.{suffix}", "namespace": meta["namespace"]},
+        "involvedObject": {
+            "apiVersion": names.API_VERSION,
+            "kind": names.KIND,
+            "namespace": meta["namespace"],
+            "name": meta["name"],
+            "uid": meta["uid"],
+        },
+        "type": "Warning" if bad else "Normal",
+        "reason": condition.reason,
+        "message": condition.message[:MESSAGE_LIMIT],
+        "source": {"component": names.MANAGED_BY},
+        "reportingComponent": f"{names.GROUP}/operator",
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+        "count": 1,
+    }

@@ -1,0 +1,61 @@
+"""Workers: take a key, reconcile it, put it back when it failed. One bad service never holds up another."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from plimsoll import metrics
+from plimsoll.adapters.ports import ClusterError
+from plimsoll.control.cache import Key
+from plimsoll.control.workqueue import WorkQueue
+
+log = logging.getLogger("plimsoll.loop")
+
+Reconcile = Callable[[Key], Awaitable[float | None]]
+
+
+class Loop:
+    """Runs reconciles. ``beat`` is when a worker last took or finished a key, or found none to take."""
+
+    def __init__(self, queue: WorkQueue[Key], reconcile: Reconcile, monotonic: Callable[[], float]) -> None:
+        self._queue = queue
+        self._reconcile = reconcile
+        self._monotonic = monotonic
+
+    async def run(self, workers: int) -> None:
+        """Work until cancelled; what is in work then may finish its current call."""
+        async with asyncio.TaskGroup() as group:
+            for _ in range(workers):
+                group.create_task(self._work())
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._queue.get()
+            try:
+                await self.once(key)
+            finally:
+                self._queue.done(key)
+
+    async def once(self, key: Key) -> None:
+        """Reconcile one key; expected faults are one log line, unexpected ones carry their traceback."""
+        started = self._monotonic()
+        extra = {"service": str(key)}
+        try:
+            again = await self._reconcile(key)
+        except ClusterError as error:
+            metrics.API_ERRORS.labels(str(error.status or "none")).inc()
+            self._failed(key, "api_error", error.retry_after_seconds)
+            log.warning("will try again: %s", error.message, extra=extra)
+        except Exception:  # a fault of ours in one service must not end the others
+            self._failed(key, "fault", None)
+            log.exception("reconcile failed", extra=extra)
+        else:
+            self._queue.forget(key)
+            metrics.RECONCILES.labels("ok").inc()
+            if again is not None:
+                self._queue.add_after(key, again)
+        metrics.RECONCILE_SECONDS.observe(self._monotonic() - started)
+
+    def _failed(self, key: Key, result: str, retry_after_seconds: float | None) -> None:
+        metrics.RECONCILES.labels(result).inc()
+        self._queue.retry(key, retry_after_seconds)

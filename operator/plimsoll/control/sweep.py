@@ -1,0 +1,74 @@
+"""Full listings: the first one opens the gate for writes, later ones find what every watch may miss.
+
+A watch can lose deletions (a 410 and a fresh list say nothing of what is gone), so only a listing may forget.
+"""
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from plimsoll import metrics
+from plimsoll.adapters.ports import CHILDREN, PODS, SERVICES, Cluster, ClusterError, Kind
+from plimsoll.api import names
+from plimsoll.control.cache import Cache, Key
+from plimsoll.control.workqueue import WorkQueue
+
+log = logging.getLogger("plimsoll.sweep")
+
+JITTER: Final = 0.2
+RETRY_SECONDS: Final = 5.0
+OWNED: Final = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
+
+
+@dataclass
+class Sweep:
+    """Lists everything now and then. ``attempted_seconds`` (monotonic) says when it last tried, well or not."""
+
+    cluster: Cluster
+    cache: Cache
+    queue: WorkQueue[Key]
+    namespaces: Sequence[str]
+    interval_seconds: float
+    monotonic: Callable[[], float]
+    synced: asyncio.Event = field(default_factory=asyncio.Event)
+    attempted_seconds: float = 0.0
+    succeeded_seconds: float | None = None
+
+    async def run(self) -> None:
+        """Sweep until cancelled; a failed listing is tried again soon."""
+        while True:
+            ok = await self.once()
+            wait = self.interval_seconds if ok else min(RETRY_SECONDS, self.interval_seconds)
+            await asyncio.sleep(wait * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - jitter, not a secret
+
+    async def once(self) -> bool:
+        """One full listing; whether it succeeded. A partial one forgets nothing of the kinds it did not reach."""
+        self.attempted_seconds = self.monotonic()
+        try:
+            for kind in (SERVICES, *CHILDREN, PODS):
+                for namespace in self.namespaces or (None,):
+                    await self._list(kind, namespace)
+        except ClusterError as error:
+            metrics.SWEEPS.labels("failed").inc()
+            log.warning("listing failed, trying again in a few seconds: %s", error.message)
+            return False
+        metrics.SWEEPS.labels("ok").inc()
+        self.succeeded_seconds = self.monotonic()
+        self.synced.set()
+        # Level-triggered: whatever was missed in between, each service is looked at again.
+        for key in self.cache.services():
+            self.queue.add(key)
+        metrics.SERVICES.set(sum(1 for _ in self.cache.services()))
+        return True
+
+    async def _list(self, kind: Kind, namespace: str | None) -> None:
+        since, seen = self.cache.mark(), []
+        async for obj in self.cluster.list(kind, namespace, "" if kind is SERVICES else OWNED):
+            meta = obj["metadata"]
+            seen.append(Key(meta.get("namespace", ""), meta["name"]))
+            self.cache.put(kind, obj)
+        for key in self.cache.prune(kind, seen, since, namespace):
+            self.queue.add(key)

@@ -1,0 +1,113 @@
+"""A keyed work queue: each key at most once in line, at most once in work, first come first served.
+
+The rules are those of a level-triggered controller: an add while the key is in work makes it run once more after,
+never twice at a time; a failing key waits longer each time and nobody waits for it.
+"""
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key", bound=Hashable)
+
+BACKOFF_BASE_SECONDS = 1.0
+BACKOFF_MAX_SECONDS = 60.0
+
+
+class WorkQueue(Generic[Key]):
+    """Keys to work on, with delays and per-key back-off. ``monotonic`` gives seconds."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._monotonic = monotonic
+        self._ready: deque[Key] = deque()
+        self._since: dict[Key, float] = {}
+        self._working: set[Key] = set()
+        self._again: set[Key] = set()
+        self._later: list[tuple[float, int, Key]] = []
+        self._due: dict[Key, float] = {}
+        self._failures: dict[Key, int] = {}
+        self._order = itertools.count()
+        self._wake = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Keys in line now, those that wait for their time not counted."""
+        return len(self._ready)
+
+    @property
+    def oldest_seconds(self) -> float:
+        """How long the first in line has waited."""
+        return self._monotonic() - self._since[self._ready[0]] if self._ready else 0.0
+
+    def add(self, key: Key) -> None:
+        """Put the key in line, unless it is there already; in work: once more afterwards."""
+        if key in self._working:
+            self._again.add(key)
+        elif key not in self._since:
+            self._since[key] = self._monotonic()
+            self._ready.append(key)
+            self._wake.set()
+
+    def add_after(self, key: Key, seconds: float) -> None:
+        """Put the key in line later; of several wishes the earliest counts."""
+        due = self._monotonic() + seconds
+        if due >= self._due.get(key, float("inf")):
+            return
+        self._due[key] = due
+        heapq.heappush(self._later, (due, next(self._order), key))
+        self._wake.set()
+
+    def retry(self, key: Key, at_least_seconds: float | None = None) -> float:
+        """Put the key in line after its back-off (1, 2, 4 … 60 s); the seconds it will wait."""
+        failures = self._failures.get(key, 0)
+        self._failures[key] = failures + 1
+        wait = min(BACKOFF_BASE_SECONDS * float(1 << min(failures, 16)), BACKOFF_MAX_SECONDS)
+        wait = max(wait, at_least_seconds or 0.0)
+        self.add_after(key, wait)
+        return wait
+
+    def failing(self, key: Key) -> bool:
+        """Whether the key's last try failed."""
+        return key in self._failures
+
+    def forget(self, key: Key) -> None:
+        """The key succeeded: its back-off starts anew."""
+        self._failures.pop(key, None)
+
+    def done(self, key: Key) -> None:
+        """The work on the key ended, well or not."""
+        self._working.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    async def get(self) -> Key:
+        """The next key; it is in work until ``done``."""
+        while True:
+            self._promote()
+            if self._ready:
+                key = self._ready.popleft()
+                del self._since[key]
+                self._working.add(key)
+                if self._ready:
+                    self._wake.set()
+                return key
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(self._next_due_seconds()):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    def _promote(self) -> None:
+        now = self._monotonic()
+        while self._later and self._later[0][0] <= now:
+            due, _, key = heapq.heappop(self._later)
+            if self._due.get(key) == due:
+                del self._due[key]
+                self.add(key)
+
+    def _next_due_seconds(self) -> float | None:
+        return max(self._later[0][0] - self._monotonic(), 0.001) if self._later else None

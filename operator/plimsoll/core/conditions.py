@@ -1,0 +1,210 @@
+"""What is true of a service → its conditions. Ordered small checks, kstatus-compatible; transition times move on a
+flip only.
+
+``Ready`` summarises for people and for ``kubectl wait``; ``Reconciling`` and ``Stalled`` are what Flux and Argo CD
+read. Autoscaling never sets ``Reconciling`` nor drops ``Ready`` (decision 11): the floor is what must serve.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from plimsoll.api import names, reasons
+from plimsoll.api.reasons import Reason
+from plimsoll.core.pods import Phase, Summary
+
+MESSAGE_LIMIT: Final = 2000
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition as decided now; its times are added when it is merged with what the object says."""
+
+    type: str
+    status: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a human is needed: a reason of the reference, and the sentence that goes with it."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The main Deployment as last observed."""
+
+    wanted: int
+    floor: int
+    """Replicas that must be ready for the service to count as Ready."""
+    replicas: int = 0
+    ready: int = 0
+    updated_ready: int = 0
+    rolled_out: bool = False
+    """The Deployment controller has seen our template and every replica runs it."""
+    deadline_exceeded: bool = False
+    pods: Summary = field(default_factory=lambda: Summary({}))
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything the conditions depend on."""
+
+    planned: str = ""
+    """The plan in a sentence; empty when there is none for this spec."""
+    refusal: Problem | None = None
+    blocked: Problem | None = None
+    """What keeps us from writing the children: a foreign object, missing rights."""
+    waiting: str = ""
+    """What must go before we can write (an earlier owner's child in deletion)."""
+    held: str = ""
+    """Why nothing is written to the fleet: hold annotation or Shadow mode."""
+    fleet: Fleet | None = None
+    update: Problem | None = None
+    update_unknown: str = ""
+    limited: Problem | None = None
+
+
+def decide(facts: Facts) -> tuple[Condition, ...]:
+    """All conditions of the service, in the order in which people read them."""
+    return (
+        _ready(facts),
+        _reconciling(facts),
+        _stalled(facts),
+        _planned(facts),
+        _available(facts),
+        _plan_update(facts),
+        _limited(facts),
+        *_unobserved(),
+    )
+
+
+def merge(
+    previous: Iterable[Mapping[str, Any]], decided: Iterable[Condition], generation: int, now: str
+) -> list[dict[str, Any]]:
+    """The conditions for ``status``. ``lastTransitionTime`` is kept unless the condition's status flips."""
+    before = {c.get("type"): c for c in previous}
+    return [_merged(before.get(c.type, {}), c, generation, now) for c in decided]
+
+
+def _merged(before: Mapping[str, Any], condition: Condition, generation: int, now: str) -> dict[str, Any]:
+    same = before.get("status") == condition.status
+    return {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message[:MESSAGE_LIMIT],
+        "observedGeneration": generation,
+        "lastTransitionTime": before.get("lastTransitionTime", now) if same else now,
+    }
+
+
+def _problem(facts: Facts) -> Problem | None:
+    return facts.refusal or facts.blocked
+
+
+def _ready(facts: Facts) -> Condition:
+    problem, fleet = _problem(facts), facts.fleet
+    if problem:
+        serving = fleet.ready if fleet else 0
+        tail = f" The previous fleet keeps serving ({serving} ready)." if serving else ""
+        return Condition(names.READY, "False", problem.reason, problem.message + tail)
+    if facts.waiting or fleet is None:
+        return _say(names.READY, "False", reasons.PROGRESSING, facts.waiting or facts.held or "creating the fleet")
+    if fleet.wanted == 0:
+        return _say(names.READY, "True", reasons.PARKED, "no replicas are wanted")
+    if _progressing(fleet):
+        reason = reasons.FAILING if fleet.pods.count("failing") else reasons.PROGRESSING
+        return _say(names.READY, "False", reason, _progress(fleet))
+    return _say(names.READY, "True", reasons.FLEET_READY, f"{fleet.ready} of {fleet.wanted} replicas ready")
+
+
+def _reconciling(facts: Facts) -> Condition:
+    fleet = facts.fleet
+    if _problem(facts):
+        return _say(names.RECONCILING, "False", reasons.NOT_PLANNED, "waiting for a change: see Stalled")
+    if facts.waiting:
+        return _say(names.RECONCILING, "True", reasons.APPLYING, facts.waiting)
+    if facts.held:
+        return _say(names.RECONCILING, "False", reasons.ON_HOLD, facts.held)
+    if fleet is None:
+        return _say(names.RECONCILING, "True", reasons.APPLYING, "creating the fleet")
+    if not fleet.rolled_out:
+        return _say(names.RECONCILING, "True", reasons.ROLLING_OUT, _progress(fleet))
+    if _progressing(fleet):
+        return _say(names.RECONCILING, "True", reasons.WAITING_FOR_PODS, _progress(fleet))
+    return _say(names.RECONCILING, "False", reasons.UP_TO_DATE, "the fleet runs the current plan")
+
+
+def _stalled(facts: Facts) -> Condition:
+    problem = _problem(facts)
+    if problem:
+        return Condition(names.STALLED, "True", problem.reason, problem.message)
+    return _say(names.STALLED, "False", reasons.NOT_STALLED, "nothing needs a human")
+
+
+def _planned(facts: Facts) -> Condition:
+    if facts.refusal:
+        return Condition(names.PLANNED, "False", facts.refusal.reason, facts.refusal.message)
+    return _say(names.PLANNED, "True", reasons.FEASIBLE, facts.planned)
+
+
+def _available(facts: Facts) -> Condition:
+    fleet = facts.fleet
+    if fleet is None:
+        return _say(names.AVAILABLE, "False", reasons.NO_REPLICA_READY, "there is no Deployment")
+    if fleet.ready >= 1:
+        return _say(names.AVAILABLE, "True", reasons.MINIMUM_REPLICAS_AVAILABLE, "at least one replica serves")
+    if fleet.wanted == 0:
+        return _say(names.AVAILABLE, "False", reasons.PARKED, "no replicas are wanted")
+    phases: tuple[tuple[Phase, Reason], ...] = (
+        ("failing", reasons.FAILING),
+        ("loading", reasons.LOADING),
+        ("pending", reasons.PENDING),
+    )
+    reason = next((reason for phase, reason in phases if fleet.pods.counts.get(phase)), reasons.NO_REPLICA_READY)
+    return _say(names.AVAILABLE, "False", reason, _progress(fleet))
+
+
+def _plan_update(facts: Facts) -> Condition:
+    kind = names.PLAN_UPDATE_AVAILABLE
+    if facts.update_unknown:
+        return _say(kind, "Unknown", reasons.CANNOT_PLAN, facts.update_unknown)
+    if facts.update:
+        return Condition(kind, "True", facts.update.reason, facts.update.message)
+    return _say(kind, "False", reasons.UP_TO_DATE, "planning again gives the plan that runs")
+
+
+def _limited(facts: Facts) -> Condition:
+    if facts.limited:
+        return Condition(names.SCALING_LIMITED, "True", facts.limited.reason, facts.limited.message)
+    return _say(names.SCALING_LIMITED, "False", reasons.WITHIN_LIMITS, "the wanted replicas are within the limits")
+
+
+def _unobserved() -> tuple[Condition, ...]:
+    """Conditions that need observations of a running engine: unknown is said, never assumed."""
+    observed = (names.METRICS_AVAILABLE, names.SLO_MET, names.KV_PREDICTION_ACCURATE)
+    none_runs = _say(names.EXPERIMENTING, "False", reasons.NO_EXPERIMENT, "no experiment runs")
+    return (*(_say(kind, "Unknown", reasons.NO_OBSERVATION, "nothing observed yet") for kind in observed), none_runs)
+
+
+def _say(kind: str, status: str, reason: Reason, message: str) -> Condition:
+    return Condition(kind, status, reason.name, message)
+
+
+def _progressing(fleet: Fleet) -> bool:
+    return not fleet.rolled_out or fleet.updated_ready < fleet.floor
+
+
+def _progress(fleet: Fleet) -> str:
+    counts = ", ".join(f"{n} {phase}" for phase, n in sorted(fleet.pods.counts.items()) if phase != "ready" and n)
+    parts = [f"{fleet.updated_ready} of {fleet.wanted} replicas ready with the current plan"]
+    parts += [counts] if counts else []
+    text = "; ".join(parts)
+    if fleet.deadline_exceeded:
+        text += "; slower than planned (progress deadline exceeded)"
+    return f"{text}. {fleet.pods.why}" if fleet.pods.why else text

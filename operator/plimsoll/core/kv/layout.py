@@ -1,0 +1,117 @@
+"""The KV layout of one engine: block size, groups, bytes a block, and how requests turn into blocks."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from plimsoll.core.kv.grouping import Group, Member, bytes_per_block, group_layers
+from plimsoll.core.kv.layers import Choices, choose, specs_by_layer
+from plimsoll.core.kv.options import BAD_FLAG, EngineOptions, Refusal, Resolved
+from plimsoll.facts.models import CompressedAttention, LatentAttention, ModelFacts, RingBuffer
+
+
+@dataclass(frozen=True)
+class KVLayout:
+    """What the pool of one engine looks like on its ranks.
+
+    ``block_tokens`` is vLLM's ``block_size``. ``stage_bytes`` are bytes a block costs on a rank of each pipeline stage;
+    the fullest decides. ``kv_dtype`` is the cache dtype in effect, ``kernels`` the attention backends.
+    """
+
+    options: EngineOptions
+    resolved: Resolved
+    block_tokens: int
+    kv_dtype: str
+    kernels: tuple[str, ...]
+    groups: tuple[Group, ...]
+    stage_bytes: tuple[int, ...]
+
+    @property
+    def bytes_per_block(self) -> int:
+        """Bytes of one block on the fullest rank; 0 when nothing is cached."""
+        return max(self.stage_bytes, default=0)
+
+    @cached_property
+    def state_groups(self) -> int:
+        """Groups that hold recurrent state."""
+        return sum(group.members[0].spec.kind == "state" for group in self.groups)
+
+    def blocks_for_request(self, tokens: int) -> int:
+        """Blocks vLLM reserves for one request of ``tokens`` when it checks that it fits."""
+        return sum(self._blocks_by_group(tokens))
+
+    def _blocks_by_group(self, tokens: int) -> list[int]:
+        in_flight, parallel = self.resolved.in_flight_tokens, self.options.decode_context_parallel
+        return [group.blocks_for(tokens, in_flight, parallel) for group in self.groups]
+
+
+def plan_layout(facts: ModelFacts, options: EngineOptions) -> KVLayout:
+    """The layout vLLM would build.
+
+    Raises:
+        Refusal: it would not start with these flags.
+    """
+    choices = choose(facts, options)
+    members = _members(facts, options, choices)
+    outermost = block_outermost(facts)
+    groups = group_layers(members, hybrid_manager=choices.resolved.hybrid_manager, block_outermost=outermost)
+    return KVLayout(
+        options=options,
+        resolved=choices.resolved,
+        block_tokens=choices.block_tokens,
+        kv_dtype=choices.kv_dtype,
+        kernels=choices.kernel_names,
+        groups=groups,
+        stage_bytes=_stage_bytes(facts, options, groups, outermost=outermost),
+    )
+
+
+def blocks_for_request(layout: KVLayout, tokens: int) -> int:
+    """Blocks vLLM reserves for one request of ``tokens``."""
+    return layout.blocks_for_request(tokens)
+
+
+def block_outermost(facts: ModelFacts) -> bool:
+    """Whether a block's layers lie together, so that pages may differ.
+
+    Source: vLLM 0.32 ``v1/attention/backends/utils.py resolve_kv_cache_layout``: only kernels that ask for it get it
+    (DeepSeek V4, pooled indexer keys, padded sparse rows); FlashInfer prefers the other kind.
+    """
+    return any(
+        isinstance(cache, CompressedAttention | RingBuffer)
+        or (isinstance(cache, LatentAttention) and cache.row_dim is not None)
+        for cache in facts.caches
+    )
+
+
+def stages(layers: int, options: EngineOptions) -> tuple[range, ...]:
+    """Decoder layers of each pipeline stage: equal parts, the rest one each from the second-last stage backwards.
+
+    Source: vLLM 0.32 ``distributed/utils.py get_pp_indices``; ``VLLM_PP_LAYER_PARTITION`` is ``layer_partition``.
+    """
+    count = options.pipeline_parallel
+    sizes = list(options.layer_partition or [layers // count] * count)
+    if len(sizes) != count or (options.layer_partition and sum(sizes) != layers):
+        raise Refusal(BAD_FLAG, f"layer partition {sizes} does not add up to {layers} layers in {count} stages.")
+    if count > layers:
+        raise Refusal(BAD_FLAG, f"pipeline_parallel_size {count} is more than the {layers} layers.")
+    for spare in range(0 if options.layer_partition else layers % count):
+        sizes[-(spare + 2)] += 1
+    bounds = [sum(sizes[:stage]) for stage in range(count + 1)]
+    return tuple(range(first, last) for first, last in zip(bounds, bounds[1:], strict=False))
+
+
+def _members(facts: ModelFacts, options: EngineOptions, choices: Choices) -> list[Member]:
+    by_layer = specs_by_layer(facts, options, choices)
+    return [Member(spec, layer) for layer, specs in enumerate(by_layer) for spec in specs]
+
+
+def _stage_bytes(
+    facts: ModelFacts, options: EngineOptions, groups: tuple[Group, ...], *, outermost: bool
+) -> tuple[int, ...]:
+    if not groups:
+        return ()
+    if options.pipeline_parallel == 1:
+        return (bytes_per_block(groups, block_outermost=outermost),)
+    return tuple(
+        bytes_per_block(groups, block_outermost=outermost, stage=stage) for stage in stages(len(facts.layers), options)
+    )

@@ -1,0 +1,130 @@
+"""Weight matrices of what sees and hears: vision towers, their projectors, audio encoders.
+
+One rule for all: transformer blocks cut like a decoder's, a patch embedding, and a projector in one of three shapes.
+Names start with ``vision.``, so that ignore lists which spare the tower are understood.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from plimsoll.core.memory.tensors import Cut, Tensor
+from plimsoll.facts.fields import Fields
+
+# MLPs with a gate, by the model type of the vision part.
+_GATED: Final = frozenset(
+    {"pixtral", "qwen2_5_vl", "exaone4_5_vision", "gemma4_vision", "glm4v", "glm4v_moe", "glm5_next_vision"}
+)
+
+
+@dataclass(frozen=True)
+class Tower:
+    """Sizes of a vision tower."""
+
+    depth: int
+    hidden: int
+    intermediate: int
+    query_width: int
+    kv_width: int
+    gated: bool
+    patch_inputs: int
+    positions: int
+    merge: int
+
+
+def read_tower(top: Fields) -> Tower | None:
+    """The vision part of a wrapper; None where there is none or it is not described."""
+    vision = top.child("vision_config")
+    if vision is None:
+        return None
+    depth = vision.optional_int("depth", "num_hidden_layers", "vt_num_hidden_layers")
+    hidden = vision.optional_int("embed_dim", "vt_hidden_size", "hidden_size")
+    if not depth or not hidden:
+        return None
+    heads = vision.optional_int("num_heads", "num_attention_heads", "vt_num_attention_heads") or 16
+    head_dim = vision.optional_int("head_dim") or hidden // heads
+    query_width = vision.optional_int("qkv_hidden_size") or heads * head_dim
+    kv_heads = vision.optional_int("num_key_value_heads") or heads
+    patch = vision.optional_int("patch_size") or 14
+    channels = vision.optional_int("in_channels", "in_chans", "num_channels") or 3
+    return Tower(
+        depth=depth,
+        hidden=hidden,
+        intermediate=_intermediate(vision, hidden),
+        query_width=query_width,
+        kv_width=query_width * kv_heads // heads,
+        gated=(vision.text("model_type") or top.model_type) in _GATED,
+        patch_inputs=channels * patch * patch * (vision.optional_int("temporal_patch_size") or 1),
+        positions=_positions(vision, patch),
+        merge=_merge(top, vision),
+    )
+
+
+def tower_tensors(top: Fields, hidden: int) -> Iterator[Tensor]:
+    """Matrices of the tower and the projector into a decoder of width ``hidden``."""
+    tower = read_tower(top)
+    if tower is None:
+        return
+    for index in range(tower.depth):
+        yield from _block(f"vision.blocks.{index}", tower)
+    yield Tensor("vision.patch_embed", tower.hidden, tower.patch_inputs, linear=False)
+    if tower.positions:
+        yield Tensor("vision.pos_embed", tower.positions, tower.hidden, linear=False)
+    yield from _projector(top, tower, hidden)
+
+
+def _block(path: str, tower: Tower) -> Iterator[Tensor]:
+    yield Tensor(f"{path}.attn.q", tower.query_width, tower.hidden, Cut.OUTPUTS)
+    yield Tensor(f"{path}.attn.k", tower.kv_width, tower.hidden, Cut.OUTPUTS)
+    yield Tensor(f"{path}.attn.v", tower.kv_width, tower.hidden, Cut.OUTPUTS)
+    yield Tensor(f"{path}.attn.proj", tower.hidden, tower.query_width, Cut.INPUTS)
+    if tower.gated:
+        yield Tensor(f"{path}.mlp.gate", tower.intermediate, tower.hidden, Cut.OUTPUTS)
+    yield Tensor(f"{path}.mlp.up", tower.intermediate, tower.hidden, Cut.OUTPUTS)
+    yield Tensor(f"{path}.mlp.down", tower.hidden, tower.intermediate, Cut.INPUTS)
+
+
+def _projector(top: Fields, tower: Tower, hidden: int) -> Iterator[Tensor]:
+    """Qwen's merger (cut, one more for each deep-stack level), Kimi's (whole on each rank), Mistral's, or one matrix."""
+    vision = top.child("vision_config")
+    assert vision is not None  # noqa: S101 # read_tower found it
+    merged = tower.hidden * tower.merge**2
+    out = vision.optional_int("out_hidden_size")
+    if out:
+        mergers = 1 + len(vision.integers("deepstack_visual_indexes") or ())
+        for index in range(mergers):
+            yield Tensor(f"vision.merger.{index}.fc1", merged, merged, Cut.OUTPUTS)
+            yield Tensor(f"vision.merger.{index}.fc2", out, merged, Cut.INPUTS)
+    elif vision.has("vt_hidden_size") or vision.has("mm_hidden_size"):
+        yield Tensor("vision.mm_projector.linear_1", merged, merged)
+        yield Tensor("vision.mm_projector.linear_2", hidden, merged)
+    elif tower.merge > 1:
+        yield Tensor("vision.multi_modal_projector.merging_layer", tower.hidden, merged)
+        yield Tensor("vision.multi_modal_projector.linear_1", hidden, tower.hidden, Cut.OUTPUTS)
+        yield Tensor("vision.multi_modal_projector.linear_2", hidden, hidden, Cut.INPUTS)
+    else:
+        yield Tensor("vision.embedding_projection", hidden, tower.hidden)
+
+
+def _intermediate(vision: Fields, hidden: int) -> int:
+    written = vision.optional_int("intermediate_size", "vt_intermediate_size")
+    return written or round(hidden * (vision.number("mlp_ratio") or 4))
+
+
+def _positions(vision: Fields, patch: int) -> int:
+    written = vision.optional_int("num_position_embeddings")
+    if written:
+        return written
+    if vision.has("position_embedding_size"):
+        return 2 * (vision.optional_int("position_embedding_size") or 0)
+    image = vision.optional_int("image_size")
+    return (image // patch) ** 2 if image and not vision.has("rope_parameters") else 0
+
+
+def _merge(top: Fields, vision: Fields) -> int:
+    kernel = vision.integers("merge_kernel_size")
+    return (
+        (kernel[0] if kernel else None)
+        or vision.optional_int("spatial_merge_size")
+        or (top.optional_int("spatial_merge_size") or 1)
+    )

@@ -1,0 +1,24 @@
+"""Where a model's configuration comes from, as a value the planner can be given."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.facts import catalogue
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A ``config.json`` with the quantisation file beside it, and where they were read."""
+
+    config: Mapping[str, Any]
+    quant_config: Mapping[str, Any] | None
+    origin: str
+
+
+def bundled_config(model_id: str) -> ModelConfig | None:
+    """The bundled catalogue's configuration of a model, or None."""
+    entry = catalogue.find(model_id)
+    if entry is None:
+        return None
+    return ModelConfig(entry.config, entry.quant_config, f"bundled catalogue ({entry.source})")

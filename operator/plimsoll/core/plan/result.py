@@ -1,0 +1,128 @@
+"""What a plan is: the choice, the arithmetic behind it, and what it assumes. Values only; camelCase on the way out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, Literal
+
+Basis = Literal["exact", "fitted", "assumed"]
+Answer = Literal["yes", "no", "unknown"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A quantity that is not known exactly: the truth is meant to lie within in 90 % of cases."""
+
+    low: float
+    mid: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The configuration that serves: hardware, parallelism and the engine's argv (without the model's name)."""
+
+    gpu: str
+    replicas: int
+    gpus_per_replica: int
+    engine_version: str
+    args: tuple[str, ...]
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    decode_context_parallel: int = 1
+    expert_parallel: bool = False
+    nodes_per_replica: int = 1
+    engines_per_replica: int = 1
+
+
+@dataclass(frozen=True)
+class KVBudget:
+    """The KV pool of one engine: blocks and bytes of the worst rank, tokens and requests of the engine."""
+
+    block_size: int
+    bytes_per_block: int
+    num_blocks: int
+    tokens: int
+    max_concurrency: float
+    blocks_per_request_at_load: int | None = None
+    concurrency_at_load: float | None = None
+
+
+@dataclass(frozen=True)
+class MemoryItem:
+    """What a part of the worst rank's memory is for, in bytes, and how sure that is."""
+
+    item: str
+    bytes: int
+    basis: Basis
+    source: str
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A candidate that was tried and not chosen."""
+
+    choice: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """A change to the request that would make it feasible, verified by planning it."""
+
+    change: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A feasible plan."""
+
+    choice: Choice
+    kv: KVBudget
+    memory: tuple[MemoryItem, ...]
+    available_kv_bytes: Range
+    latency: Mapping[str, Range] = field(default_factory=dict)
+    slo_met: Answer = "unknown"
+    rejected: tuple[Rejected, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    load_seconds: int = 600
+    host_memory_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """No plan: the reason (CamelCase, a condition reason), the arithmetic, and what would fit."""
+
+    reason: str
+    message: str
+    nearest: tuple[Nearest, ...] = ()
+    rejected: tuple[Rejected, ...] = ()
+
+
+_OUTSIDE = {
+    "available_kv_bytes": "availableKVBytes",
+    "source": "from",
+}
+
+
+def to_json(value: Any) -> Any:  # noqa: ANN401 - any dataclass of this module
+    """The contract's JSON of a plan or a part of it: camelCase keys, None and empty notes left out."""
+    if is_dataclass(value) and not isinstance(value, type):
+        pairs = ((_OUTSIDE.get(f.name, _camel(f.name)), to_json(getattr(value, f.name))) for f in fields(value))
+        return {k: v for k, v in pairs if v is not None and k not in _INTERNAL}
+    if isinstance(value, Mapping):
+        return {k: to_json(v) for k, v in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [to_json(v) for v in value]
+    return value
+
+
+# Inputs of the manifests, kept in revisions but not part of the reported plan.
+_INTERNAL = frozenset({"loadSeconds", "hostMemoryBytes"})
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(part.capitalize() for part in rest)

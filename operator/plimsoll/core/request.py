@@ -1,0 +1,77 @@
+"""What a service asks for, as the planner and the rollout see it. Pure: a live object in, values out."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plimsoll.api import names
+from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.core.drift import digest
+
+FREE_OF_PLAN: Final = ("scaling", "replicas", "tuning", "mode")
+"""Spec fields that change how many pods run or what the operator may do, never what a pod looks like."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One VLLMService as asked for."""
+
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    spec: VLLMServiceSpec
+    fingerprint: str
+    """Identifies the part of the request that a plan and a pod template answer."""
+    restart: str
+    accept_plan: str
+    hold: bool
+
+    @property
+    def held_because(self) -> str:
+        """Why nothing may be written to the fleet, or empty."""
+        if self.hold:
+            return f"annotation {names.ANNOTATION_HOLD} is set: observing only"
+        return "spec.mode is Shadow: deciding and recording only" if self.spec.mode == "Shadow" else ""
+
+    @property
+    def minimum_replicas(self) -> int:
+        """Replicas that the plan must at least have room for."""
+        return minimum_replicas(self.spec)
+
+    def wanted_replicas(self, gpus_per_replica: int) -> int:
+        """Replicas to run: the floor in Auto, else what the user or an HPA asks, within ``maxGPUs``."""
+        scaling = self.spec.scaling
+        asked = scaling.min_replicas if scaling.mode == "Auto" else self.spec.replicas
+        return min(asked, self.most_replicas(gpus_per_replica))
+
+    def most_replicas(self, gpus_per_replica: int) -> int:
+        """Replicas that ``maxGPUs`` (and in Auto ``maxReplicas``) allows."""
+        by_gpus = self.spec.hardware.max_gpus // gpus_per_replica
+        limit = self.spec.scaling.max_replicas if self.spec.scaling.mode == "Auto" else None
+        return by_gpus if limit is None else min(by_gpus, limit)
+
+
+def minimum_replicas(spec: VLLMServiceSpec) -> int:
+    """Replicas that a plan must at least have room for: the floor in Auto; one where somebody else sets the count."""
+    return spec.scaling.min_replicas if spec.scaling.mode == "Auto" else 1
+
+
+def read_request(obj: Mapping[str, Any]) -> Request:
+    """The request in a VLLMService object; pydantic's ValidationError when the spec is not one of ours."""
+    meta = obj["metadata"]
+    annotations = meta.get("annotations") or {}
+    raw = obj.get("spec") or {}
+    restart = annotations.get(names.ANNOTATION_RESTART, "")
+    planned = {k: v for k, v in raw.items() if k not in FREE_OF_PLAN}
+    return Request(
+        namespace=meta["namespace"],
+        name=meta["name"],
+        uid=meta["uid"],
+        generation=int(meta.get("generation", 0)),
+        spec=VLLMServiceSpec.model_validate(raw),
+        fingerprint=digest([planned, restart]),
+        restart=restart,
+        accept_plan=annotations.get(names.ANNOTATION_ACCEPT_PLAN, ""),
+        hold=annotations.get(names.ANNOTATION_HOLD, "").lower() == "true",
+    )

@@ -1,0 +1,138 @@
+"""Which plan runs, and the children it means. Pure: request, fresh plan and kept revisions in, manifests out."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plimsoll.api import reasons
+from plimsoll.core.conditions import Problem
+from plimsoll.core.drift import differs, digest
+from plimsoll.core.manifests.deployment import deployment
+from plimsoll.core.manifests.identity import Owner
+from plimsoll.core.manifests.pdb import disruption_budget
+from plimsoll.core.manifests.pod import DEFAULT_IMAGE, PodRequest, pod_template
+from plimsoll.core.manifests.revision import Revision, current, new_revision
+from plimsoll.core.manifests.service import network_service
+from plimsoll.core.plan.result import Plan, Refusal, to_json
+from plimsoll.core.request import Request
+
+DIFF_LIMIT: Final = 400
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """The planner could not be asked: its model facts could not be read. ``reason`` is a condition reason."""
+
+    reason: str
+    message: str
+
+
+Outcome = Plan | Refusal | Unavailable
+
+
+@dataclass(frozen=True)
+class Target:
+    """What should run, and what to say about plans."""
+
+    revision: Revision | None
+    refusal: Problem | None = None
+    update: Problem | None = None
+    update_unknown: str = ""
+    frozen: bool = False
+    """The request has no plan: the previous fleet is kept as it is, its count included."""
+
+
+def choose_target(request: Request, outcome: Outcome, kept: Sequence[Revision]) -> Target:
+    """The plan to run. A running plan answers its request until the request changes or the user accepts a new one."""
+    running = current(kept)
+    same_request = running is not None and running.fingerprint == request.fingerprint
+    if isinstance(outcome, Plan):
+        fresh = render(request, outcome, _next_number(running))
+        if running is None or not same_request or request.accept_plan == fresh.name:
+            return Target(_numbered(fresh, running))
+        return Target(running, update=_update(running, fresh))
+    problem = Problem(outcome.reason, outcome.message)
+    if not same_request:
+        return Target(running, refusal=problem, frozen=True)
+    if isinstance(outcome, Unavailable):
+        return Target(running, update_unknown=outcome.message)
+    return Target(
+        running, update=Problem(reasons.PLAN_NOW_INFEASIBLE.name, f"planning again would refuse: {outcome.message}")
+    )
+
+
+def render(request: Request, plan: Plan, number: int) -> Revision:
+    """The revision that a fresh plan would become."""
+    image = request.spec.engine.image or f"{DEFAULT_IMAGE}:v{plan.choice.engine_version}"
+    pod = PodRequest(request.name, request.spec.model.id, image, request.restart)
+    template = pod_template(plan, pod)
+    reported = to_json(plan)
+    # How many replicas run is not part of a kept plan: it moves without a restart.
+    reported["choice"].pop("replicas")
+    return new_revision(owner(request), request.fingerprint, reported, template, plan.load_seconds, number)
+
+
+def owner(request: Request) -> Owner:
+    """The request's identity as the owner of its children."""
+    return Owner(request.namespace, request.name, request.uid)
+
+
+def children(request: Request, revision: Revision, replicas: int) -> list[dict[str, Any]]:
+    """Manifests in the order in which they are applied: what the fleet needs first, the fleet last."""
+    mine = owner(request)
+    per_replica = gpus_per_replica(revision)
+    spare = request.spec.hardware.max_gpus // per_replica - replicas
+    fleet = deployment(
+        mine, revision.template, load_seconds=revision.load_seconds, replicas=replicas, spare_replicas=spare
+    )
+    budget = [disruption_budget(mine)] if replicas > 1 else []
+    return [revision.manifest(mine), network_service(mine), *budget, fleet]
+
+
+def gpus_per_replica(revision: Revision) -> int:
+    """GPUs that one replica of the kept plan takes."""
+    return int(revision.plan["choice"]["gpusPerReplica"])
+
+
+def reported_plan(revision: Revision, replicas: int) -> dict[str, Any]:
+    """``status.plan``: the kept plan, its revision and the replicas it runs with now."""
+    choice = {**revision.plan["choice"], "replicas": replicas}
+    return {**revision.plan, "choice": choice, "revision": revision.name}
+
+
+def sentence(revision: Revision) -> str:
+    """The plan in one sentence, for the Planned condition."""
+    choice, kv = revision.plan["choice"], revision.plan["kv"]
+    return (
+        f"{choice['gpusPerReplica']} x {choice['gpu']} a replica (TP {choice['tensorParallel']}): "
+        f"{kv['tokens']:,} KV tokens, {kv['maxConcurrency']:.2f} requests of the full context at once"
+    )
+
+
+def _next_number(running: Revision | None) -> int:
+    return running.number + 1 if running else 1
+
+
+def _numbered(fresh: Revision, running: Revision | None) -> Revision:
+    """The same content keeps its number: accepting or re-planning what runs is no new revision."""
+    return running if running is not None and running.name == fresh.name else fresh
+
+
+def _update(running: Revision, fresh: Revision) -> Problem | None:
+    changes = []
+    before, after = dict(running.plan["choice"]), dict(fresh.plan["choice"])
+    changes += [f"{k}: {_short(before.get(k))} -> {_short(v)}" for k, v in after.items() if before.get(k) != v]
+    if not changes and digest(running.template) != digest(fresh.template):
+        where = differs(fresh.template, running.template) or "fields left out"
+        changes.append(f"pod template: {where}")
+    if not changes:
+        return None
+    text = "; ".join(changes)[:DIFF_LIMIT]
+    accept = f"apply with the annotation plimsoll.dev/accept-plan: {fresh.name}"
+    return Problem(reasons.NEWER_PLAN.name, f"planning again would change {text}; {accept}")
+
+
+def _short(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return " ".join(map(str, value))
+    return str(value)

@@ -1,0 +1,59 @@
+"""The status document, and whether writing it is worth a write.
+
+Flips are written at once. Figures alone (ready counts, messages) are written at most a few times in a row and then
+once a minute an object: a flapping pod must not become a stream of etcd writes (decision 11).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from plimsoll.api import names
+
+Change = Literal["none", "figures", "flip"]
+
+FIGURES_BURST: Final = 4
+FIGURES_EVERY_SECONDS: Final = 60.0
+
+
+@dataclass
+class FigureBudget:
+    """How many figure-only writes one object may still make; a token bucket on a monotonic clock."""
+
+    tokens: float = FIGURES_BURST
+    at_seconds: float | None = None
+
+    def wait_seconds(self, now_seconds: float) -> float:
+        """0 when a write may be made now, else the seconds until then."""
+        if self.at_seconds is not None:
+            gained = (now_seconds - self.at_seconds) / FIGURES_EVERY_SECONDS
+            self.tokens = min(FIGURES_BURST, self.tokens + gained)
+        self.at_seconds = now_seconds
+        return 0.0 if self.tokens >= 1 else (1 - self.tokens) * FIGURES_EVERY_SECONDS
+
+    def spend(self) -> None:
+        """A figure-only write was made."""
+        self.tokens -= 1
+
+
+def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change:
+    """What a write of ``after`` over ``before`` would say."""
+    if _essence(before) != _essence(after):
+        return "flip"
+    return "none" if _matches(before, after) else "figures"
+
+
+def manifest(namespace: str, name: str, status: Mapping[str, Any]) -> dict[str, Any]:
+    """The server-side apply body of the status."""
+    meta = {"namespace": namespace, "name": name}
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "status": status}
+
+
+def _essence(status: Mapping[str, Any]) -> object:
+    conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in status.get("conditions") or ()]
+    kept = {k: status.get(k) for k in ("observedGeneration", "selector", "replicas", "plan", "decisions")}
+    return sorted(map(str, conditions)), kept
+
+
+def _matches(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    return all(before.get(key) == value for key, value in after.items())

@@ -1,0 +1,22 @@
+"""The operator's own metrics. Names start with ``plimsoll_``; the list is part of the contract."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+REGISTRY = CollectorRegistry()
+
+RECONCILES = Counter("plimsoll_reconciles_total", "Reconciles finished, by result", ["result"], registry=REGISTRY)
+RECONCILE_SECONDS = Histogram(
+    "plimsoll_reconcile_seconds",
+    "Duration of one reconcile",
+    buckets=(0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15),
+    registry=REGISTRY,
+)
+QUEUE_DEPTH = Gauge("plimsoll_queue_depth", "Services in line for a reconcile", registry=REGISTRY)
+QUEUE_AGE_SECONDS = Gauge("plimsoll_queue_age_seconds", "Wait of the first in line", registry=REGISTRY)
+API_WRITES = Counter("plimsoll_api_writes_total", "Writes sent to the Kubernetes API", ["resource"], registry=REGISTRY)
+API_ERRORS = Counter("plimsoll_api_errors_total", "Kubernetes API calls that failed", ["status"], registry=REGISTRY)
+SWEEPS = Counter("plimsoll_sweeps_total", "Full listings, by result", ["result"], registry=REGISTRY)
+WATCH_RESTARTS = Counter(
+    "plimsoll_watch_restarts_total", "Times the watching part ended and was restarted", registry=REGISTRY
+)
+SERVICES = Gauge("plimsoll_services", "VLLMServices known", registry=REGISTRY)

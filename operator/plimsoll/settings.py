@@ -1,0 +1,76 @@
+"""The operator's own settings, from the environment: what its owner decides, never a tenant."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+PREFIX = "PLIMSOLL_"
+
+
+class SettingsError(ValueError):
+    """A setting that cannot be used; the message names it, its value and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything that may differ between two installs. Times in seconds."""
+
+    namespace: str = "plimsoll-system"
+    """Where the operator lives: its catalogue ConfigMaps are read here."""
+    namespaces: tuple[str, ...] = ()
+    """Namespaces it serves; empty: the whole cluster."""
+    kubeconfig: str = ""
+    """Path of a kubeconfig; empty: the pod's service account, else the user's default."""
+    prometheus_url: str = ""
+    http_host: str = "0.0.0.0"  # noqa: S104 - probes come from the kubelet, from outside the pod
+    http_port: int = 8080
+    workers: int = 8
+    sweep_seconds: float = 600.0
+    request_timeout_seconds: float = 15.0
+    default_node_gpus: int = 8
+    """GPUs of a node whose product the catalogue does not bound: the largest tensor-parallel size tried."""
+    log_format: str = "json"
+    log_level: str = "info"
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Settings":
+        """Settings from ``PLIMSOLL_*``; raises SettingsError on a value out of range."""
+        read = _Reader(env)
+        return cls(
+            namespace=read.text("NAMESPACE", cls.namespace),
+            namespaces=tuple(n for n in read.text("NAMESPACES", "").replace(" ", "").split(",") if n),
+            kubeconfig=env.get("KUBECONFIG", ""),
+            prometheus_url=read.text("PROMETHEUS_URL", ""),
+            http_host=read.text("HTTP_HOST", cls.http_host),
+            http_port=int(read.number("HTTP_PORT", cls.http_port, 0, 65535)),
+            workers=int(read.number("WORKERS", cls.workers, 1, 64)),
+            sweep_seconds=read.number("SWEEP_SECONDS", cls.sweep_seconds, 1, 86_400),
+            request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
+            log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
+            log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),
+        )
+
+
+@dataclass(frozen=True)
+class _Reader:
+    env: Mapping[str, str]
+
+    def text(self, name: str, default: str) -> str:
+        return self.env.get(PREFIX + name, default)
+
+    def number(self, name: str, default: float, low: float, high: float) -> float:
+        raw = self.env.get(PREFIX + name)
+        if raw is None or raw == "":
+            return default
+        try:
+            value = float(raw)
+        except ValueError:
+            raise SettingsError(f"{PREFIX}{name}: {raw!r} is not a number ({low:g} to {high:g})") from None
+        if not low <= value <= high:
+            raise SettingsError(f"{PREFIX}{name}: {raw} is outside {low:g} to {high:g}")
+        return value
+
+    def choice(self, name: str, default: str, allowed: tuple[str, ...]) -> str:
+        value = self.env.get(PREFIX + name, default).lower()
+        if value not in allowed:
+            raise SettingsError(f"{PREFIX}{name}: {value!r} is not one of {', '.join(allowed)}")
+        return value

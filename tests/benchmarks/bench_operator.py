@@ -1,0 +1,246 @@
+"""The operator against a real API server: latency of one service, a thousand at once, idle, noise, restart.
+
+SERVICES=1000 and SECONDS=60 change the size. The bare client beside it makes the same server-side applies, with the
+operator's own adapter and as many at a time as the operator has workers.
+"""
+
+import asyncio
+import copy
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import psutil
+from aiohttp import ClientSession
+
+from e2e.controlplane import ControlPlane
+from e2e.controlplane.commands import CONTROLLER_QPS
+from e2e.labrun import CHECKOUT
+from e2e.operator_process import Operator
+from plimsoll.adapters.kube import KubeCluster, load_configuration
+from plimsoll.adapters.ports import (
+    CHILDREN,
+    DEPLOYMENTS,
+    PODS,
+    SERVICES,
+    Kind,
+    NotFoundError,
+    Object,
+)
+from plimsoll.api import names
+from tests.benchmarks.report import figure, quantile
+
+COUNT: Final = int(os.environ.get("SERVICES", "1000"))
+SECONDS: Final = float(os.environ.get("SECONDS", "60"))
+ONE_BY_ONE: Final = 100
+WORKERS: Final = 8
+CREATORS: Final = 8
+POLL_SECONDS: Final = 0.005
+NOISE_PER_SECOND: Final = 20
+MIB: Final = 2**20
+
+
+def main() -> None:
+    """Print all figures."""
+    with ControlPlane(prometheus=False, qps=CONTROLLER_QPS, log=lambda _: None) as plane:
+        kubectl = plane.kubectl
+        kubectl("apply", "--server-side", "-f", str(CHECKOUT / "crds"))
+        kubectl("wait", "--for=condition=Established", "-f", str(CHECKOUT / "crds"))
+        kubectl("apply", "--server-side", "-f", str(CHECKOUT / "e2e" / "operator.yaml"))
+        for namespace in ("one", "many", "bare"):
+            kubectl("create", "namespace", namespace)
+        operator = Operator(plane, CHECKOUT / "e2e" / "operator.yaml", extra_env={"PLIMSOLL_WORKERS": str(WORKERS)})
+        asyncio.run(_all(plane, operator))
+
+
+async def _all(plane: ControlPlane, operator: Operator) -> None:
+    async with _admin(plane) as admin:
+        await asyncio.to_thread(operator.process.start)
+        await asyncio.to_thread(operator.await_ready)
+        await _one_by_one(admin)
+        seconds = await _at_once(admin, operator)
+        await _quiet(operator, "idle")
+        await _noise(admin, operator)
+        await _restart(operator)
+        await asyncio.to_thread(operator.stop)
+        bare = await _bare(admin)
+        figure("operator_1000_at_once_over_bare_client", seconds / bare, "ratio", operator_s=seconds, bare_s=bare)
+
+
+@asynccontextmanager
+async def _admin(plane: ControlPlane) -> AsyncIterator[KubeCluster]:
+    cluster = KubeCluster(await load_configuration(str(plane.admin_kubeconfig)), 60)
+    try:
+        yield cluster
+    finally:
+        await cluster.close()
+
+
+def _service(namespace: str, name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {
+            "model": {"id": "Qwen/Qwen3.5-9B", "textOnly": True},
+            "hardware": {"gpu": "NVIDIA-H100-80GB-HBM3"},
+            "contextTokens": 131072,
+        },
+    }
+
+
+async def _one_by_one(admin: KubeCluster) -> None:
+    waits = []
+    for number in range(ONE_BY_ONE):
+        name = f"one-{number:03d}"
+        began = time.perf_counter()
+        await admin.apply(SERVICES, _service("one", name), "bench")
+        while not await _exists(admin, DEPLOYMENTS, "one", name):  # noqa: ASYNC110 - as a user would poll
+            await asyncio.sleep(POLL_SECONDS)
+        waits.append((time.perf_counter() - began) * 1000)
+    for share in (0.5, 0.99):
+        figure(f"operator_apply_to_deployment_p{share * 100:.0f}", quantile(waits, share), "ms", services=ONE_BY_ONE)
+
+
+async def _exists(admin: KubeCluster, kind: Kind, namespace: str, name: str) -> bool:
+    try:
+        await admin.get(kind, namespace, name)
+    except NotFoundError:
+        return False
+    return True
+
+
+async def _at_once(admin: KubeCluster, operator: Operator) -> float:
+    before = await _writes(operator)
+    began = time.perf_counter()
+    await _spread(CREATORS, (_service("many", f"svc-{n:04d}") for n in range(COUNT)), _create(admin))
+    created = time.perf_counter() - began
+    while await _unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
+        await asyncio.sleep(0.2)
+    await _settled(operator)
+    seconds = time.perf_counter() - began - SETTLED_SECONDS
+    made = await _writes(operator) - before
+    figure("operator_1000_at_once", seconds, "s", services=COUNT, created_s=round(created, 2), writes=made)
+    return seconds
+
+
+def _create(admin: KubeCluster) -> Callable[[Object], Awaitable[object]]:
+    return lambda manifest: admin.apply(SERVICES, manifest, "bench")
+
+
+async def _unreported(admin: KubeCluster) -> int:
+    left = 0
+    async for service in admin.list(SERVICES, "many"):
+        left += service.get("status", {}).get("observedGeneration") != service["metadata"]["generation"]
+    return left
+
+
+SETTLED_SECONDS: Final = 2.0
+
+
+async def _settled(operator: Operator) -> None:
+    """Wait until the operator has written nothing for a while."""
+    while True:
+        before = await _writes(operator)
+        await asyncio.sleep(SETTLED_SECONDS)
+        if await _writes(operator) == before:
+            return
+
+
+async def _quiet(operator: Operator, what: str, noise: Callable[[], Awaitable[None]] | None = None) -> None:
+    await _settled(operator)
+    process = psutil.Process(operator.process.pid)
+    writes, cpu = await _writes(operator), sum(process.cpu_times()[:2])
+    began = time.perf_counter()
+    await (noise() if noise else asyncio.sleep(SECONDS))
+    elapsed = time.perf_counter() - began
+    made = await _writes(operator) - writes
+    share = (sum(process.cpu_times()[:2]) - cpu) / elapsed * 100
+    figure(f"operator_writes_{what}", made, "writes", seconds=round(elapsed), services=COUNT)
+    figure(f"operator_cpu_{what}", share, "percent of a core", services=COUNT)
+    figure(f"operator_rss_{what}", process.memory_info().rss / MIB, "MiB", services=COUNT)
+
+
+async def _noise(admin: KubeCluster, operator: Operator) -> None:
+    pods = [pod async for pod in admin.list(PODS, "many")]
+
+    async def shake() -> None:
+        """Heartbeats of pods: their status changes, nothing about them does."""
+        until, number = time.perf_counter() + SECONDS, 0
+        while time.perf_counter() < until:
+            pod = pods[number % len(pods)]
+            number += 1
+            beat = {"type": "PodScheduled", "status": "False", "lastProbeTime": f"2026-01-01T00:00:{number % 60:02d}Z"}
+            meta = {key: pod["metadata"][key] for key in ("namespace", "name")}
+            status = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "status": {"conditions": [beat]}}
+            await admin.apply(PODS, status, "kubelet", subresource="status")
+            await asyncio.sleep(1 / NOISE_PER_SECOND)
+
+    await _quiet(operator, "noise", shake)
+
+
+async def _restart(operator: Operator) -> None:
+    await asyncio.to_thread(operator.stop)
+    began = time.perf_counter()
+    await asyncio.to_thread(operator.process.start)
+    await asyncio.to_thread(operator.await_ready)
+    figure("operator_restart_to_ready", time.perf_counter() - began, "s", services=COUNT)
+    await _settled(operator)
+    figure("operator_restart_writes", await _writes(operator), "writes", services=COUNT)
+    figure("operator_restart_to_quiet", time.perf_counter() - began - SETTLED_SECONDS, "s", services=COUNT)
+
+
+async def _bare(admin: KubeCluster) -> float:
+    """The same server-side applies by a client that decides nothing: copies of what the operator made."""
+    model = await admin.get(SERVICES, "many", "svc-0000")
+    children = [c for kind in CHILDREN async for c in _of(admin, kind, "svc-0000")]
+    began = time.perf_counter()
+
+    async def one(number: int) -> None:
+        name = f"bare-{number:04d}"
+        created = await admin.apply(SERVICES, _service("bare", name), "bench")
+        for kind, child in children:
+            await admin.apply(kind, _renamed(child, created), names.MANAGER_CHILDREN)
+        meta = {"namespace": "bare", "name": name}
+        status = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "status": model["status"]}
+        await admin.apply(SERVICES, status, names.MANAGER_STATUS, subresource="status")
+
+    await _spread(WORKERS, range(COUNT), one)
+    return time.perf_counter() - began
+
+
+async def _of(admin: KubeCluster, kind: Kind, service: str) -> AsyncIterator[tuple[Kind, dict[str, Any]]]:
+    async for obj in admin.list(kind, "many", f"{names.LABEL_SERVICE}={service}"):
+        meta = {k: obj["metadata"][k] for k in ("name", "namespace", "labels", "annotations", "ownerReferences")}
+        body = {k: v for k, v in obj.items() if k in ("spec", "data", "revision")}
+        if kind.kind == "Service":
+            body["spec"] = {k: body["spec"][k] for k in ("type", "selector", "ports")}
+        yield kind, {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": meta, **body}
+
+
+def _renamed(child: dict[str, Any], owner: Object) -> dict[str, Any]:
+    renamed = copy.deepcopy(child)
+    meta = renamed["metadata"]
+    meta["name"] = meta["name"].replace("svc-0000", owner["metadata"]["name"])
+    meta["namespace"] = "bare"
+    meta["ownerReferences"][0] |= {"name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
+    return renamed
+
+
+async def _spread(workers: int, items: Iterable[Any], work: Callable[[Any], Awaitable[object]]) -> None:
+    waiting = iter(items)
+
+    async def worker() -> None:
+        for item in waiting:
+            await work(item)
+
+    await asyncio.gather(*(worker() for _ in range(workers)))
+
+
+async def _writes(operator: Operator) -> int:
+    async with ClientSession() as session, session.get(f"{operator.url}/metrics") as answer:
+        text = await answer.text()
+    lines = (line for line in text.splitlines() if line.startswith("plimsoll_api_writes_total"))
+    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))

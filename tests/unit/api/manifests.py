@@ -1,0 +1,109 @@
+"""Manifests that are right and wrong, for the tests of this process and of the API server alike."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from plimsoll.api.schema import resource_schema
+
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES: dict[str, dict[str, Any]] = {
+    f"{file.stem}/{document['metadata']['name']}": document
+    for file in sorted((ROOT / "examples").glob("*.yaml"))
+    for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+    if document["kind"] == "VLLMService"
+}
+
+
+def _rules(node: dict[str, Any]) -> dict[str, str]:
+    below = [*node.get("properties", {}).values(), *([node["items"]] if "items" in node else [])]
+    own = {rule["message"]: rule["rule"] for rule in node.get("x-kubernetes-validations", ())}
+    return {**own, **{message: cel for child in below for message, cel in _rules(child).items()}}
+
+
+RULES = _rules(resource_schema())
+"""Every CEL rule by its message."""
+
+
+def service(**changes: Any) -> dict[str, Any]:
+    """A small valid VLLMService; ``spec__hardware__gpu=...`` sets that field, None removes it."""
+    manifest: dict[str, Any] = {
+        "apiVersion": "plimsoll.dev/v1alpha1",
+        "kind": "VLLMService",
+        "metadata": {"name": "qwen-docs", "namespace": "llm"},
+        "spec": {
+            "model": {"id": "Qwen/Qwen3.5-9B"},
+            "hardware": {"gpu": "NVIDIA-H100-80GB-HBM3"},
+            "contextTokens": 131_072,
+        },
+    }
+    for path, value in changes.items():
+        *parents, last = path.split("__")
+        node = manifest
+        for parent in parents:
+            node = node.setdefault(parent, {})
+        if value is None:
+            node.pop(last, None)
+        else:
+            node[last] = value
+    return manifest
+
+
+REFUSED: list[tuple[dict[str, Any], str, str]] = [
+    # manifest, path to blame, part of the message
+    (service(metadata__name="qwen3.5-9b"), "metadata.name", "qwen3.5-9b is not valid"),
+    (service(metadata__name="a" * 51), "metadata.name", "at most 50 characters"),
+    (service(metadata__name="9b"), "metadata.name", "first a letter"),
+    (service(metadata__name="qwen\n"), "metadata.name", "DNS-1035"),
+    (service(kind="Service"), "kind", "must be 'VLLMService'"),
+    (service(spec=None), "spec", "is required"),
+    (service(spec__model=None), "spec.model", "is required"),
+    (service(spec__model__id="two words"), "spec.model.id", "for example Qwen/Qwen3.5-9B"),
+    (service(spec__model__id="a/b/c"), "spec.model.id", "must match"),
+    (service(spec__model__id="a" * 257), "spec.model.id", "at most 256 characters"),
+    (service(spec__contextTokens="131072"), "spec.contextTokens", "must be a whole number"),
+    (service(spec__contextTokens=True), "spec.contextTokens", "must be a whole number"),
+    (service(spec__contextTokens=0), "spec.contextTokens", "must be at least 1"),
+    (service(spec__contextTokens=16_777_217), "spec.contextTokens", "must be at most 16777216"),
+    (service(spec__hardware__gpu=None), "spec.hardware", "exactly one of the two"),
+    (service(spec__hardware__gpus=["NVIDIA-L4"]), "spec.hardware", "exactly one of the two"),
+    (service(spec__hardware={"gpus": []}), "spec.hardware.gpus", "must not be empty"),
+    (service(spec__hardware={"gpus": ["L4", "L4"]}), "spec.hardware.gpus", "must not name anything twice"),
+    (service(spec__hardware={"gpus": ["ok", "not ok"]}), "spec.hardware.gpus[1]", "must match"),
+    (service(spec__hardware__maxGPUs=0), "spec.hardware.maxGPUs", "must be at least 1"),
+    (service(spec__load__concurrency=0), "spec.load.concurrency", "must be at least 1"),
+    (service(spec__load__requestsPerSecond=0), "spec.load.requestsPerSecond", "must be more than 0"),
+    (service(spec__load={"promptTokens": 10, "sharedPrefixTokens": 11}), "spec.load.sharedPrefixTokens", "prompt"),
+    (service(spec__load={"promptTokens": 131_072, "outputTokens": 1}), "spec.load", "must not exceed contextTokens"),
+    (service(spec__slo__ttft="0.0s"), "spec.slo.ttft", "longer than 0"),
+    (service(spec__slo__itl="50"), "spec.slo.itl", "for example 50ms"),
+    (service(spec__slo__itl=50), "spec.slo.itl", "must be text"),
+    (service(spec__slo__percentile=100), "spec.slo.percentile", "must be at most 99"),
+    (service(spec__objective="Cheap"), "spec.objective", "'Latency', 'Throughput' or 'Balanced'"),
+    (service(spec__scaling={"minReplicas": 3, "maxReplicas": 2}), "spec.scaling.minReplicas", "maxReplicas"),
+    (service(spec__scaling__minReplicas=0), "spec.scaling.minReplicas", "must be at least 1"),
+    (service(spec__scaling__maxReplicas=9), "spec.scaling.maxReplicas", "must not exceed hardware.maxGPUs"),
+    (service(spec__scaling__minReplicas=9), "spec.scaling.minReplicas", "must not exceed hardware.maxGPUs"),
+    (service(spec__tuning__allow=["Everything"]), "spec.tuning.allow[0]", "'MaxNumSeqs'"),
+    (service(spec__engine__version="v0.32.0"), "spec.engine.version", "for example 0.32.0"),
+    (service(spec__engine__extraArgs="--enforce-eager"), "spec.engine.extraArgs", "must be a list"),
+    (service(spec__engine__extraArgs=[""]), "spec.engine.extraArgs[0]", "must not be empty"),
+    (service(spec__engine__extraArgs=["-x"] * 65), "spec.engine.extraArgs", "at most 64 entries"),
+    (service(spec__replicas=-1), "spec.replicas", "must be at least 0"),
+    (service(spec__mode="Observe"), "spec.mode", "'Act' or 'Shadow'"),
+]
+
+ACCEPTED = [
+    service(spec__replicas=0, spec__scaling__mode="Fixed"),
+    service(spec__model__id="gpt2"),
+    service(spec__model__id="/models/qwen_3/v1.0"),
+    service(spec__hardware={"gpus": ["NVIDIA-L40S", "NVIDIA-L4"], "maxGPUs": 1}),
+    service(spec__load={"concurrency": 1, "requestsPerSecond": 1}),
+    service(spec__load={"promptTokens": 131_071, "outputTokens": 1}),
+    service(spec__load={"sharedPrefixTokens": 200_000}),
+    service(spec__slo__ttft="1.5s"),
+    service(spec__engine={"image": "registry.example.com:5000/vllm@sha256:0a"}),
+    service(spec__engine__version="0.32.0rc1"),
+    service(metadata__name="a"),
+]

@@ -1,0 +1,79 @@
+"""The cache believes the newest version, forgets only what a listing did not show, and wakes nobody for noise."""
+
+from typing import Any
+
+from plimsoll.adapters.ports import DEPLOYMENTS, PODS, SERVICES
+from plimsoll.api import names
+from plimsoll.control.cache import Cache, Key
+
+SVC = Key("ns", "svc")
+
+
+def _obj(name: str = "svc", version: int = 1, **fields: Any) -> dict[str, Any]:
+    meta = {"namespace": "ns", "name": name, "resourceVersion": str(version), "labels": {names.LABEL_SERVICE: "svc"}}
+    return {"metadata": meta, **fields}
+
+
+def _pod(name: str, version: int, *, ready: str = "True", noise: str = "") -> dict[str, Any]:
+    status = {"conditions": [{"type": "Ready", "status": ready, "lastProbeTime": noise}], "containerStatuses": []}
+    return _obj(name, version, status=status)
+
+
+def test_an_older_version_never_replaces_a_newer_one() -> None:
+    cache = Cache()
+    cache.put(SERVICES, _obj(version=5, spec={"a": 5}))
+    assert cache.put(SERVICES, _obj(version=4, spec={"a": 4})) is None
+    stored = cache.get(SERVICES, "ns", "svc")
+    assert stored is not None
+    assert stored["spec"] == {"a": 5}
+
+
+def test_a_late_delete_of_an_older_object_is_ignored() -> None:
+    cache = Cache()
+    cache.put(SERVICES, _obj(version=5))
+    assert cache.drop(SERVICES, _obj(version=4)) is None
+    assert cache.get(SERVICES, "ns", "svc") is not None
+
+
+def test_a_child_wakes_its_service_and_is_found_by_it() -> None:
+    cache = Cache()
+    assert cache.put(DEPLOYMENTS, _obj(version=2, spec={})) == SVC
+    assert list(cache.children(SVC)) == [(DEPLOYMENTS, "svc")]
+    assert cache.drop(DEPLOYMENTS, _obj(version=3)) == SVC
+    assert cache.children(SVC) == {}
+
+
+def test_an_object_without_our_label_is_nobodys() -> None:
+    obj = _obj()
+    obj["metadata"]["labels"] = {}
+    assert Cache().put(DEPLOYMENTS, obj) is None
+
+
+def test_pod_noise_wakes_nobody_a_flip_does() -> None:
+    cache = Cache()
+    assert cache.put(PODS, _pod("p", 1)) == SVC
+    assert cache.put(PODS, _pod("p", 2, noise="later")) is None
+    assert cache.put(PODS, _pod("p", 3, ready="False")) == SVC
+    assert cache.pods(SVC).counts == {"pending": 1}
+
+
+def test_the_same_body_under_a_newer_version_wakes_nobody() -> None:
+    cache = Cache()
+    cache.put(DEPLOYMENTS, _obj(version=1, spec={"a": 1}))
+    assert cache.put(DEPLOYMENTS, _obj(version=2, spec={"a": 1})) is None
+
+
+def test_prune_forgets_what_the_listing_did_not_show_but_nothing_newer() -> None:
+    cache = Cache()
+    cache.put(DEPLOYMENTS, _obj("ghost", spec={}))
+    since = cache.mark()
+    cache.put(DEPLOYMENTS, _obj("newborn", spec={}))
+    assert cache.prune(DEPLOYMENTS, [], since) == {SVC}
+    assert [name for _, name in cache.children(SVC)] == ["newborn"]
+
+
+def test_prune_of_one_namespace_leaves_the_others() -> None:
+    cache = Cache()
+    cache.put(SERVICES, _obj(version=1))
+    assert cache.prune(SERVICES, [], cache.mark(), namespace="other") == set()
+    assert list(cache.services()) == [SVC]

@@ -1,0 +1,63 @@
+"""What is worth a write: flips at once, figures within a budget, nothing when nothing changed."""
+
+from plimsoll.core.status import FIGURES_BURST, FIGURES_EVERY_SECONDS, FigureBudget, change
+
+BASE = {
+    "observedGeneration": 3,
+    "conditions": [{"type": "Ready", "status": "True", "reason": "FleetReady", "message": "2 of 2 replicas ready"}],
+    "replicas": 2,
+    "readyReplicas": 2,
+}
+
+
+def _with(**fields: object) -> dict[str, object]:
+    return {**BASE, **fields}
+
+
+def test_the_same_status_is_no_write() -> None:
+    assert change(BASE, _with()) == "none"
+
+
+def test_a_ready_count_is_a_figure() -> None:
+    assert change(BASE, _with(readyReplicas=1)) == "figures"
+
+
+def test_a_message_alone_is_a_figure() -> None:
+    conditions = [{**BASE["conditions"][0], "message": "1 of 2"}]  # type: ignore[index]
+    assert change(BASE, _with(conditions=conditions)) == "figures"
+
+
+def test_a_condition_that_flips_is_a_flip() -> None:
+    conditions = [{**BASE["conditions"][0], "status": "False"}]  # type: ignore[index]
+    assert change(BASE, _with(conditions=conditions)) == "flip"
+
+
+def test_a_new_reason_an_observed_generation_and_a_replica_count_are_flips() -> None:
+    conditions = [{**BASE["conditions"][0], "reason": "Other"}]  # type: ignore[index]
+    assert change(BASE, _with(conditions=conditions)) == "flip"
+    assert change(BASE, _with(observedGeneration=4)) == "flip"
+    assert change(BASE, _with(replicas=3)) == "flip"
+
+
+def test_others_fields_in_the_status_are_not_ours_to_judge() -> None:
+    assert change({**BASE, "added-by-newer-operator": 1}, BASE) == "none"
+
+
+def test_the_budget_allows_a_burst_then_one_a_minute() -> None:
+    budget, now = FigureBudget(), 1000.0
+    for _ in range(FIGURES_BURST):
+        assert budget.wait_seconds(now) == 0
+        budget.spend()
+    assert 0 < budget.wait_seconds(now) <= FIGURES_EVERY_SECONDS
+    assert budget.wait_seconds(now + FIGURES_EVERY_SECONDS) == 0
+    budget.spend()
+    assert budget.wait_seconds(now + FIGURES_EVERY_SECONDS) > 0
+
+
+def test_a_flapping_pod_makes_at_most_one_write_a_minute_in_the_long_run() -> None:
+    budget, writes = FigureBudget(), 0
+    for second in range(3600):
+        if budget.wait_seconds(float(second)) == 0:
+            budget.spend()
+            writes += 1
+    assert writes <= FIGURES_BURST + 60
