@@ -10,6 +10,7 @@ from e2e.controlplane import ControlPlane
 from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
 from e2e.fleet import Fleet, NodeSpec, parse_nodes
+from e2e.fleet.commands import SOCKET_NAME
 from e2e.fleet_thread import FleetThread
 from e2e.operator_process import Operator
 
@@ -96,7 +97,12 @@ class Lab:
     def _start_fleet(self, nodes: Sequence[NodeSpec]) -> None:
         self._log(f"starting nodes {self.options.nodes}")
         self.fleet = FleetThread(
-            lambda: Fleet(self.plane.admin_kubeconfig, nodes, load_seconds=self.options.load_seconds)
+            lambda: Fleet(
+                self.plane.admin_kubeconfig,
+                nodes,
+                load_seconds=self.options.load_seconds,
+                control_socket=self.plane.workdir / SOCKET_NAME,
+            )
         )
         self.fleet.start()
 
