@@ -88,6 +88,7 @@ TURBOQUANT_ATTN: Final = Kernel("TURBOQUANT", (16, 32, 64, 128), frozenset(TURBO
 FLASH_ATTN_MLA: Final = Kernel("FLASH_ATTN_MLA", (16,), _PLAIN)
 FLASHMLA: Final = Kernel("FLASHMLA", (64,), _PLAIN | _FP8_E4M3, multiples=False)
 FLASHINFER_MLA: Final = Kernel("FLASHINFER_MLA", (32, 64), _PLAIN | _FP8_E4M3, multiples=False)
+FLASHINFER_MLA_64: Final = Kernel("FLASHINFER_MLA", (64,), FLASHINFER_MLA.kv_dtypes, multiples=False)
 CUTLASS_MLA: Final = Kernel("CUTLASS_MLA", (128,), _PLAIN | _FP8_E4M3, multiples=False)
 TRITON_MLA: Final = Kernel("TRITON_MLA", (16,), _PLAIN | _FP8_E4M3)
 CPU_ATTN: Final = Kernel("CPU_ATTN", (32,), frozenset({"auto"}) | FP8 - {"fp8_inc"}, preferred_block=128)
@@ -148,7 +149,7 @@ def softmax_kernel(heads: SoftmaxAttention, facts: ModelFacts, options: EngineOp
         return _readable(CPU_ATTN, kv_dtype, options)
     if heads.kernel is not None:
         return _readable(FIXED[heads.kernel], kv_dtype, options)
-    for kernel in _softmax_candidates(heads, facts, options):
+    for kernel in _softmax_candidates(facts, options):
         if kv_dtype in kernel.kv_dtypes and _runs_softmax(kernel, heads, facts, options, kv_dtype):
             return _readable(kernel, kv_dtype, options)
     raise _none_found(kv_dtype, f"head size {heads.head_dim}", options)
@@ -199,7 +200,7 @@ def _common_multiples(kernels: Sequence[Kernel]) -> set[int]:
     return multiples
 
 
-def _softmax_candidates(heads: SoftmaxAttention, facts: ModelFacts, options: EngineOptions) -> Iterator[Kernel]:
+def _softmax_candidates(facts: ModelFacts, options: EngineOptions) -> Iterator[Kernel]:
     """In order of preference; datacentre Blackwell takes FlashInfer first, everybody else FlashAttention."""
     if options.attention_backend is not None:
         yield _named(options.attention_backend, (FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT_ATTN))
@@ -210,7 +211,6 @@ def _softmax_candidates(heads: SoftmaxAttention, facts: ModelFacts, options: Eng
     else:
         yield from (FLASH_ATTN, flashinfer)
     yield from (TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT_ATTN)
-    del heads
 
 
 def _large_pages(facts: ModelFacts, options: EngineOptions) -> bool:
@@ -253,11 +253,11 @@ def _latent_candidates(options: EngineOptions) -> Iterator[Kernel]:
     if options.attention_backend is not None:
         yield _named(options.attention_backend, (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, CUTLASS_MLA, TRITON_MLA))
         return
-    major = options.capability[0]
+    major, old = options.capability[0], options.rules.flashmla_first
     if major == 10:  # noqa: PLR2004
-        yield from (FLASHINFER_MLA, CUTLASS_MLA)
+        yield from (FLASHINFER_MLA_64 if old else FLASHINFER_MLA, CUTLASS_MLA)
     elif major == 9:  # noqa: PLR2004
-        yield from (FLASH_ATTN_MLA, FLASHMLA)
+        yield from (FLASHMLA, FLASH_ATTN_MLA) if old else (FLASH_ATTN_MLA, FLASHMLA)
     yield TRITON_MLA
 
 
@@ -292,6 +292,8 @@ def _runs_latent(
     if options.block_size is not None and not kernel.accepts(options.block_size):
         return False
     row = latent.latent_dim + latent.rope_dim
+    if kernel is FLASHINFER_MLA_64:
+        return latent.nope_dim == 128  # noqa: PLR2004
     if kernel is FLASHINFER_MLA:
         return latent.nope_dim in {0, 64, 128, 192}
     if kernel is FLASHMLA_SPARSE:

@@ -24,7 +24,7 @@ def resolve_kv_dtype(facts: ModelFacts, options: EngineOptions, model_dtype: str
     if asked not in KNOWN:
         raise Refusal(BAD_FLAG, f"kv_cache_dtype {asked!r} is not one of {sorted(KNOWN)}.")
     _check(asked, facts, model_dtype)
-    if any(isinstance(cache, CompressedAttention) for cache in facts.caches):
+    if _generation(facts) is not None:
         return _compressed(asked, facts, options)
     if asked == "bfloat16" and facts.architecture == "DeepseekV32ForCausalLM":
         return AUTO
@@ -48,11 +48,14 @@ def _check(asked: str, facts: ModelFacts, model_dtype: str) -> None:
 
 def _compressed(asked: str, facts: ModelFacts, options: EngineOptions) -> str:
     """DeepSeek V4 packs latents; V4.1 packs them in four bits on datacentre Blackwell."""
-    del facts
-    if asked in FP8 or asked == AUTO:
-        return "fp8_ds_mla"
-    del options
-    return asked
+    if asked not in FP8 and asked != AUTO:
+        return asked
+    blackwell = options.capability[0] == 10  # noqa: PLR2004 # SM100 and its family
+    return "nvfp4_ds_mla" if blackwell and _generation(facts) == "v41" else "fp8_ds_mla"
+
+
+def _generation(facts: ModelFacts) -> str | None:
+    return next((cache.generation for cache in facts.caches if isinstance(cache, CompressedAttention)), None)
 
 
 def stored_dtype(asked: str, chosen: Sequence[Kernel]) -> str:

@@ -89,9 +89,23 @@ def layer_kinds(reading: Reading) -> tuple[str, ...]:
     kinds = reading.layer_types() or default_kinds(reading)
     if kinds is None:
         return (SLIDING if reading.window_tokens else FULL,) * reading.layer_count
+    kinds = tuple(_plain_kind(reading, kind) for kind in kinds)
     if reading.architecture in _UNIFORM_WINDOW and not all(kind == SLIDING for kind in kinds):
         return (FULL,) * reading.layer_count
     return kinds
+
+
+def _plain_kind(reading: Reading, kind: str) -> str:
+    """The kind in our two words; Rnj-1 calls its windows chunks.
+
+    Raises:
+        ModelConfigError: a layer that is not plain attention, whose cache this family does not know.
+    """
+    if kind == "chunked_attention" and reading.architecture == "Rnj1ForCausalLM":
+        return SLIDING
+    if kind not in {SLIDING, FULL}:
+        raise ModelConfigError(reading.text.name("layer_types"), kind, f"{SLIDING} or {FULL} is needed")
+    return kind
 
 
 def default_kinds(reading: Reading) -> tuple[str, ...] | None:
@@ -146,6 +160,14 @@ def _from_layer(reading: Reading) -> tuple[str, ...]:
     return tuple(SLIDING if slides and layer >= first else FULL for layer in range(reading.layer_count))
 
 
+def _ropes(reading: Reading) -> tuple[str, ...]:
+    """Muse Glimmer: layers with rope slide, the others see everything."""
+    ropes = reading.text.integers("no_rope_layers", length=reading.layer_count)
+    if ropes is None:
+        raise ModelConfigError(reading.text.name("no_rope_layers"), None, "missing; 0 or 1 for each layer is needed")
+    return tuple(SLIDING if has_rope else FULL for has_rope in ropes)
+
+
 _PATTERNS: Final[Mapping[str, Callable[[Reading], tuple[str, ...]]]] = {
     "afmoe": _period_from("global_attn_every_n_layers", 4),
     "cohere2": _period_from("sliding_window_pattern", 4),
@@ -159,6 +181,7 @@ _PATTERNS: Final[Mapping[str, Callable[[Reading], tuple[str, ...]]]] = {
     "gpt_oss": every(2),
     "granite_swa": every(4, first=True),
     "granitemoe_swa": every(4, first=True),
+    "muse_glimmer_text": _ropes,
     "olmo3": every(4),
     "qwen2": _from_layer,
     "qwen2_5_vl_text": _from_layer,

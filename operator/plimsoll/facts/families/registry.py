@@ -30,11 +30,6 @@ class Family:
         """What each decoder layer stores."""
         return self.module.read_layers(reading)
 
-    def read_draft_layers(self, reading: Reading) -> tuple[Layer, ...]:
-        """What the checkpoint's own multi-token predictor stores."""
-        rule = cast("Callable[[Reading], tuple[Layer, ...]] | None", getattr(self.module, "read_draft_layers", None))
-        return () if rule is None else rule(reading)
-
     def head_size(self, reading: Reading) -> int:
         """The head size vLLM keeps for the whole model."""
         rule = cast("Callable[[Reading], int] | None", getattr(self.module, "head_size", None))
