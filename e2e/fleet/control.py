@@ -68,7 +68,7 @@ class ControlServer:
             return {"ok": False, "error": f"{type(error).__name__}: {error}"}
 
 
-def call(path: Path, command: str, **arguments: Any) -> Any:
+def call(path: Path, command: str, /, **arguments: Any) -> Any:
     """Run one command in the fleet that listens on ``path``; blocks until it is done.
 
     Raises:

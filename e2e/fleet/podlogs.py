@@ -31,7 +31,9 @@ class PodLogs:
     async def start(self) -> None:
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.3)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=0.3, handler_cancellation=True
+        )
         await self._runner.setup()
         address = self._socket.getsockname()[0]
         await web.SockSite(self._runner, self._socket, ssl_context=_self_signed(address)).start()

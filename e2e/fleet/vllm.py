@@ -23,6 +23,7 @@ EngineFactory = Callable[[Pool, Recorder], Engine]
 UNRECORDED_EXIT = 3
 DEAD_ENGINE_SECONDS = 0.6  # /health answers 503 this long before the process ends, with exit code 0
 ABORT_SECONDS = 0.4
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _TAG = re.compile(r"v?(\d+\.\d+\.\d+)")
 
 
@@ -79,10 +80,9 @@ class FakeVllm(TaskProcess):
         if not await self._load(terminated):
             return 1 if self._crashed.is_set() else SIGTERM_EXIT
         sized = pool.size(args, launch.gpu, allow_long=launch.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1")
-        if sized.layout.device != launch.gpu.device:
-            launch.log.write(
-                f"fleet: {launch.gpu.device} was not recorded; all recorded devices agree: {sized.layout.title}"
-            )
+        own = sized.layout.device == launch.gpu.device
+        borrowed = "" if own else " (not recorded here; all recorded devices agree)"
+        launch.log.write(f"fleet: layout of {sized.layout.title}{borrowed}")
         launch.log.write("\n".join(enginelog.started(sized, args, time.monotonic() - self._loading_since)))
         return await self._serve(args, sized, version, terminated)
 
@@ -102,7 +102,10 @@ class FakeVllm(TaskProcess):
         engine = self._options.engine(sized, page)
         server = VllmServer(args, sized, engine, page, self._launch.faults, version)
         try:
-            await server.start(self._launch.address, args["port"])
+            if args["host"] in LOOPBACK:
+                self._launch.log.write(f"fleet: --host {args['host']} is the container's own; nobody reaches it")
+            else:
+                await server.start(self._launch.address, args["port"])
             await _first(terminated, self._crashed)
             if self._crashed.is_set():
                 return await self._die(server, engine)

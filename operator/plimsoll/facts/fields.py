@@ -1,4 +1,4 @@
-"""Checked access to a configuration somebody else wrote: every answer has a type and a sane size, or names its field."""
+"""Checked access to a configuration somebody else wrote: an answer has a type and a sane size, or names its field."""
 
 import json
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a GPU is: memory the driver and torch report, bandwidth, compute, capability, GPUs per node (data: ``gpus.json``).
+"""What a GPU is: memory as driver and torch report it, bandwidth, compute, GPUs per node (data: ``gpus.json``).
 
 A node names its GPU in the label ``nvidia.com/gpu.product``: the device name with spaces turned into hyphens, plus
 ``-SHARED`` under time slicing and ``-MIG-<profile>`` under the single MIG strategy. People write the device name.

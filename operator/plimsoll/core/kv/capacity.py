@@ -66,7 +66,11 @@ def fitting_max_model_len(layout: KVLayout, available_bytes: int, limit: int | N
     longest = limit or layout.resolved.max_model_len
     available = _overridden(layout, available_bytes)
     return min(
-        (_longest_fitting(layout, available - _reserved(layout, stage), stage, longest) for stage in layout.stage_bytes if stage),
+        (
+            _longest_fitting(layout, available - _reserved(layout, stage), stage, longest)
+            for stage in layout.stage_bytes
+            if stage
+        ),
         default=longest,
     )
 

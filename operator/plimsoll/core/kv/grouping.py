@@ -192,7 +192,7 @@ def _buckets(members: Sequence[Member]) -> list[_Bucket]:
 
 
 def _least_padding(repeats: Sequence[int], floor: int) -> int:
-    """The group length from ``floor`` up that wastes least when each count is rounded up to it; ties take the longer."""
+    """The group length from ``floor`` up that wastes least when counts are rounded up to it; ties take the longer."""
     longest = max(repeats)
     return min(
         range(floor, max(floor, longest) + 1),

@@ -149,7 +149,7 @@ def softmax_kernel(heads: SoftmaxAttention, facts: ModelFacts, options: EngineOp
         return _readable(CPU_ATTN, kv_dtype, options)
     if heads.kernel is not None:
         return _readable(FIXED[heads.kernel], kv_dtype, options)
-    for kernel in _softmax_candidates(heads, facts, options):
+    for kernel in _softmax_candidates(facts, options):
         if kv_dtype in kernel.kv_dtypes and _runs_softmax(kernel, heads, facts, options, kv_dtype):
             return _readable(kernel, kv_dtype, options)
     raise _none_found(kv_dtype, f"head size {heads.head_dim}", options)
@@ -200,7 +200,7 @@ def _common_multiples(kernels: Sequence[Kernel]) -> set[int]:
     return multiples
 
 
-def _softmax_candidates(heads: SoftmaxAttention, facts: ModelFacts, options: EngineOptions) -> Iterator[Kernel]:
+def _softmax_candidates(facts: ModelFacts, options: EngineOptions) -> Iterator[Kernel]:
     """In order of preference; datacentre Blackwell takes FlashInfer first, everybody else FlashAttention."""
     if options.attention_backend is not None:
         yield _named(options.attention_backend, (FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT_ATTN))
@@ -211,7 +211,6 @@ def _softmax_candidates(heads: SoftmaxAttention, facts: ModelFacts, options: Eng
     else:
         yield from (FLASH_ATTN, flashinfer)
     yield from (TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT_ATTN)
-    del heads
 
 
 def _large_pages(facts: ModelFacts, options: EngineOptions) -> bool:

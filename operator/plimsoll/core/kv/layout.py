@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
+from plimsoll.core.kv.choices import Choices, choose, draft_layers
 from plimsoll.core.kv.grouping import Group, Member, bytes_per_block, group_layers
-from plimsoll.core.kv.layers import Choices, choose, draft_layers, specs_by_layer
+from plimsoll.core.kv.layers import specs_by_layer
 from plimsoll.core.kv.options import BAD_FLAG, EngineOptions, Refusal, Resolved
 from plimsoll.facts.models import CompressedAttention, LatentAttention, ModelFacts, RingBuffer
 
@@ -99,7 +101,7 @@ def stages(layers: int, options: EngineOptions) -> tuple[range, ...]:
     for spare in range(0 if options.layer_partition else layers % count):
         sizes[-(spare + 2)] += 1
     bounds = [sum(sizes[:stage]) for stage in range(count + 1)]
-    return tuple(range(first, last) for first, last in zip(bounds, bounds[1:], strict=False))
+    return tuple(range(first, last) for first, last in pairwise(bounds))
 
 
 def _members(facts: ModelFacts, options: EngineOptions, choices: Choices) -> list[Member]:

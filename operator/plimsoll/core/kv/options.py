@@ -177,7 +177,7 @@ def _check_cpu(facts: ModelFacts, options: EngineOptions) -> None:
         raise Refusal(NO_ATTENTION_BACKEND, "Models with recurrent state are not supported on CPU.")
     if facts.has_state and facts.has_attention and options.version.at_least(17) and not options.version.at_least(20):
         raise Refusal(BAD_FLAG, "The CPU backend of this release cannot make state and attention pages equal.")
-    if facts.has_windows and not options.version.at_least(12):
+    if facts.window_tokens and not options.version.at_least(12):
         raise Refusal(NO_ATTENTION_BACKEND, "Sliding-window attention is not supported on CPU.")
 
 
@@ -222,9 +222,11 @@ def _check_context_parallel(context_parallel: int, tensor_parallel: int, heads: 
 def resolve_max_model_len(facts: ModelFacts, options: EngineOptions) -> int:
     """Context length: as asked, else the model's own, LongRoPE models starting at their original length."""
     limit = facts.max_model_len
+    if options.disable_sliding_window and facts.window_tokens is not None:
+        limit = min(limit, facts.window_tokens)
     wanted = options.max_model_len
     if wanted is None or wanted == -1:
-        return facts.original_max_positions or limit
+        return min(facts.original_max_positions or limit, limit)
     if wanted > limit and not options.allow_long_max_model_len:
         raise Refusal(
             MAX_MODEL_LEN_ABOVE_MODEL,

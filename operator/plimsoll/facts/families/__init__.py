@@ -5,8 +5,8 @@ architecture names to families. An architecture that no family claims is ``Unkno
 """
 
 from plimsoll.facts.families.drafts import draft_layers, module_count
-from plimsoll.facts.families.registry import family_of, resolve_architecture
 from plimsoll.facts.families.reading import Reading, as_object, decoder_part
+from plimsoll.facts.families.registry import family_of, resolve_architecture
 from plimsoll.facts.fields import Fields
 from plimsoll.facts.limits import max_model_len, original_max_positions
 from plimsoll.facts.models import Dimensions, JSONObject, ModelFacts

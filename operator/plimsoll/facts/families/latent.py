@@ -6,7 +6,7 @@ from plimsoll.facts.models import LatentAttention, Layer, SoftmaxAttention
 
 
 def read_layers(reading: Reading) -> tuple[Layer, ...]:
-    """One compressed vector a layer; two attention sublayers in LongCat's; plain heads in OCR decoders without ranks."""
+    """One compressed vector a layer; two sublayers in LongCat's; plain heads where no ranks are written."""
     if _plain(reading):
         return attention.read_layers(reading)
     if not reading.text.optional_int("kv_lora_rank"):
