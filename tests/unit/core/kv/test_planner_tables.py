@@ -6,6 +6,7 @@ import pytest
 
 from plimsoll.core.kv import EngineOptions, KVLayout, Refusal, capacity, plan_layout
 from plimsoll.facts import gpus
+from plimsoll.facts.models import ModelFacts
 from tests.unit.core.kv.recorded import GIB, bundled_facts, named, rows
 
 _TABLES = [*rows("planner.jsonl.gz"), *rows("planner-new-models.jsonl.gz")]
@@ -27,6 +28,13 @@ def _options(row: dict[str, Any]) -> EngineOptions:
         allow_long_max_model_len=True,
         **extra,
     )
+
+
+def _layout(facts: ModelFacts, row: dict[str, Any]) -> KVLayout | Refusal:
+    try:
+        return plan_layout(facts, _options(row))
+    except Refusal as refusal:
+        return refusal
 
 
 def _planned(layout: KVLayout, available_bytes: int, max_model_len: int) -> dict[str, Any]:
@@ -62,11 +70,10 @@ def _differences(layout: KVLayout, results: list[dict[str, Any]]) -> list[str]:
 @pytest.mark.parametrize("row", named(_TABLES, "model", "device", "tp", "kv_cache_dtype"))
 def test_row_equals_vllm(row: dict[str, Any]) -> None:
     facts = bundled_facts(row["model"])
-    try:
-        layout = plan_layout(facts, _options(row))
-    except Refusal as refusal:
+    layout = _layout(facts, row)
+    if isinstance(layout, Refusal):
         refused_all = all(_NOTHING_LEFT.items() <= result.items() for result in row["results"])
-        assert "rejected" in row or refused_all, f"{refusal.reason}: {refusal.message}"
+        assert "rejected" in row or refused_all, f"{layout.reason}: {layout.message}"
         return
     assert "rejected" not in row, row["rejected"]
     assert layout.block_tokens == row["block_size"]
