@@ -8,7 +8,7 @@ from plimsoll.core.memory.coefficients import Coefficients, fitted
 from plimsoll.core.memory.flags import MemoryFlags
 from plimsoll.core.memory.loaded import LoadedWeights, loaded_weights
 from plimsoll.core.memory.reserve import reserve
-from plimsoll.core.memory.step import read_step
+from plimsoll.core.memory.step import Step, read_step
 from plimsoll.core.plan.result import MemoryItem, Range
 from plimsoll.facts.engines import default_utilisation
 from plimsoll.facts.models import ModelFacts
@@ -18,7 +18,8 @@ from plimsoll.facts.models import ModelFacts
 class MemoryBudget:
     """Device memory of the worst rank. ``available_kv_bytes`` may be negative: then nothing is left.
 
-    ``total_bytes`` is what the engine sees of the device, ``requested_bytes`` the part it may use.
+    ``total_bytes`` is what the engine sees of the device, ``requested_bytes`` the part it may use; ``step`` is the
+    step that activations were computed for.
     """
 
     items: tuple[MemoryItem, ...]
@@ -26,6 +27,7 @@ class MemoryBudget:
     total_bytes: int
     requested_bytes: int
     available_kv_bytes: Range
+    step: Step
     assumptions: tuple[str, ...] = ()
 
 
@@ -42,13 +44,15 @@ def budget(
     total = device_bytes(options)
     requested = requested_bytes(total, options, flags)
     weights = loaded_weights(facts, options, flags, requested)
-    others = reserve(read_step(facts, options, flags), fit)
+    step = read_step(facts, options, flags)
+    others = reserve(step, fit)
     return MemoryBudget(
         items=(weights.item, *others),
         weights_bytes=weights.item.bytes,
         total_bytes=total,
         requested_bytes=requested,
         available_kv_bytes=_available(requested, weights, others, flags, fit),
+        step=step,
         assumptions=weights.assumptions,
     )
 

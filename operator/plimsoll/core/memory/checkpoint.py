@@ -16,6 +16,7 @@ _USUAL: Final[dict[str, JSONObject]] = {
     "awq": _AWQ,
     "awq_marlin": _AWQ,
     "auto_awq": _AWQ,
+    "quark": {"bits": 4},
     "gptq": _GPTQ,
     "gptq_marlin": _GPTQ,
     "auto_gptq": _GPTQ,
@@ -25,11 +26,10 @@ _USUAL: Final[dict[str, JSONObject]] = {
 def likely_quantisations(facts: ModelFacts, flag: str | None, *, has_fp8: bool) -> tuple[Quantisation, ...]:
     """What the checkpoint may be stored as, likeliest first; more than one where a method's name leaves bits open.
 
-    The configuration's own description wins; ModelOpt's lives in a file of its own, so its flag wins over a base
-    model's description. compressed-tensors may be 8 bits, usual where tensor cores compute in fp8 (``has_fp8``), or 4.
+    The configuration's own description wins, except over ModelOpt and Quark, which re-quantise published checkpoints. compressed-tensors may be 8 bits, usual where tensor cores compute in fp8 (``has_fp8``), or 4.
     """
     written = facts.quantisation
-    if flag is None or (written.method is not None and not flag.startswith("modelopt")):
+    if flag is None or (written.method is not None and not flag.startswith(("modelopt", "quark"))):
         return (written,)
     if flag == written.method:
         return (written,)

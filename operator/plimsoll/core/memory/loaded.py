@@ -19,7 +19,7 @@ _NARROWER: Final = 0.3
 # A file that names no architecture does not say whether it has a vision tower: dots.ocr's, with its activations.
 _UNNAMED_TOWER_BYTES: Final = 5 << 30
 # Share of the requested memory that weights may take and leave room to start at all.
-_FITS: Final = 0.95
+_FITS: Final = 0.9
 _WHOLE: Final = Ranks()
 
 

@@ -1,6 +1,7 @@
 """The shape of one engine step and of the ranks that compute it: what activations depend on."""
 
 from dataclasses import dataclass
+from typing import Final
 
 from plimsoll.core.kv.options import EngineOptions, resolve
 from plimsoll.core.memory.decoder import open_decoder
@@ -12,7 +13,8 @@ from plimsoll.facts.engines import EngineVersion
 from plimsoll.facts.fields import Fields
 from plimsoll.facts.models import ModelFacts
 
-LARGEST_IMAGE_TOKENS = 16384
+_HOPPER: Final = 9
+LARGEST_IMAGE_TOKENS: Final = 16384
 """What a model that takes images of any size is profiled with (Qwen-VL's largest image)."""
 
 
@@ -25,6 +27,7 @@ class Step:
     tensor_parallel: int
     world: int
     version: EngineVersion
+    cuda: bool
     captured: int
     element_bytes: int
     hidden: int
@@ -35,6 +38,7 @@ class Step:
     rank_expert_width: int
     experts_per_token: int
     four_bit_experts: bool
+    unfused_experts: bool
     tower: Tower | None
     image_patches: int
 
@@ -57,6 +61,7 @@ def read_step(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> 
         tensor_parallel=options.tensor_parallel,
         world=options.tensor_parallel * options.pipeline_parallel,
         version=options.version,
+        cuda=options.device != "cpu" and options.device.vendor == "nvidia",
         captured=captured_sizes(flags, resolved.max_num_seqs, options),
         element_bytes=element_bytes(facts, options.dtype),
         hidden=facts.dims.hidden_size,
@@ -67,6 +72,7 @@ def read_step(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> 
         rank_expert_width=expert_width if flags.expert_parallel else -(-expert_width // options.tensor_parallel),
         experts_per_token=max(1, facts.dims.experts_per_token),
         four_bit_experts=_four_bit_experts(flags.quantization or facts.quantisation.method),
+        unfused_experts=facts.quantisation.method == "gpt_oss_mxfp4" and options.capability[0] == _HOPPER,
         tower=tower,
         image_patches=_image_patches(tower, tokens),
     )
