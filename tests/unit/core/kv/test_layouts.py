@@ -88,7 +88,11 @@ def test_nothing_left_is_its_own_refusal() -> None:
         ("NVIDIA-H100-80GB-HBM3", {"max_model_len": 131073}, "max_model_len_above_model"),
         ("NVIDIA-H100-80GB-HBM3", {"kv_cache_dtype": "fp9"}, "bad_flag"),
         ("NVIDIA-H100-80GB-HBM3", {"kv_cache_dtype": "float16"}, "kv_dtype_unsupported"),
-        ("NVIDIA-A100-SXM4-80GB", {"kv_cache_dtype": "fp8", "attention_backend": "TRITON_ATTN"}, "kv_dtype_unsupported"),
+        (
+            "NVIDIA-A100-SXM4-80GB",
+            {"kv_cache_dtype": "fp8", "attention_backend": "TRITON_ATTN"},
+            "kv_dtype_unsupported",
+        ),
         ("NVIDIA-H100-80GB-HBM3", {"attention_backend": "FLASHMLA"}, "bad_flag"),
         ("NVIDIA-H100-80GB-HBM3", {"pipeline_parallel": 33}, "bad_flag"),
         ("NVIDIA-H100-80GB-HBM3", {"tensor_parallel": 8, "decode_context_parallel": 2}, "bad_flag"),
