@@ -27,7 +27,7 @@ from plimsoll.facts.engines import EngineVersion
 from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitecture, read_model
 
 GIB: Final = 1 << 30
-DATA: Final = Path(__file__).parents[1] / "tests" / "data" / "startup-logs.jsonl.gz"
+DATA: Final = Path(__file__).parents[1] / "tests" / "data" / "memory" / "startup-logs.jsonl.gz"
 COEFFICIENTS: Final = Path(__file__).parents[1] / "operator" / "plimsoll" / "core" / "memory" / "coefficients.json"
 
 # Found by search: the physical prior, and the step to begin with.

@@ -15,7 +15,7 @@ from plimsoll.facts import catalogue
 from plimsoll.facts.models import ModelFacts, read_model
 
 LONGEST_LINE: Final = 8 << 20
-REMEMBERED_MODELS: Final = 64
+REMEMBERED_MODELS: Final = 256
 _BAD_INPUT: Final = 2
 _UNREACHABLE: Final = 3
 

@@ -5,6 +5,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from plimsoll.core.kv.options import EngineOptions, Refusal, Speculation
@@ -28,6 +29,8 @@ from plimsoll.facts.gpus import GPU
 from plimsoll.facts.limits import states_max_model_len
 from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitecture
 
+_find = lru_cache(maxsize=256)(gpus.find)
+
 GIB: Final = 1 << 30
 LARGEST: Final = 1 << 50
 KEYS: Final = (
@@ -40,7 +43,9 @@ _LARGE_BYTES: Final = 70 * GIB
 _LIKE_LARGE: Final = "NVIDIA-H100-80GB-HBM3"
 _LIKE_SMALL: Final = "NVIDIA-L40S"
 _AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi\d{3})", re.IGNORECASE)
+# How far a given size may be from a known product's and still mean it: as measured, as sold.
 _SAME: Final = 0.002
+_NEAR: Final = 0.12
 
 
 class BadRowError(ValueError):
@@ -165,7 +170,7 @@ def _device(fields: Mapping[str, Any], *, needs_memory: bool) -> GPU | str:
         if needs_memory:
             raise BadRowError("gpu: cpu needs available_kv_bytes, or kv_cache_memory_bytes among the flags")
         return "cpu"
-    known = gpus.find(name) if name else None
+    known = _find(name) if name else None
     if known is not None:
         return _as_cuda(known if size is None else _with_memory(known, known.name, _seen(known, size)))
     if size is None and needs_memory:
@@ -173,28 +178,37 @@ def _device(fields: Mapping[str, Any], *, needs_memory: bool) -> GPU | str:
         close = f" (nearest: {', '.join(gpus.nearest(name))})" if name and gpus.nearest(name) else ""
         raise BadRowError(f"{wanted}{close}; gpu_memory_bytes makes any GPU usable" if name else wanted)
     size = size or _LARGE_BYTES + GIB
-    like = gpus.find(_LIKE_LARGE if size >= _LARGE_BYTES else _LIKE_SMALL)
-    assert like is not None  # noqa: S101 # tests read the file of GPUs
+    like = _like(size)
     vendor = "amd" if name and _AMD.search(name) else "nvidia"
     return replace(_with_memory(like, name or "a GPU known only by its memory", _nominal(size)), vendor=vendor)
 
 
 def _as_cuda(gpu: GPU) -> GPU:
     """Layouts are CUDA's: another vendor's part is planned with the kernels of a GPU of its size."""
-    like = gpus.find(_LIKE_LARGE if gpu.torch_total_bytes >= _LARGE_BYTES else _LIKE_SMALL)
-    assert like is not None  # noqa: S101 # tests read the file of GPUs
-    return gpu if gpu.capability is not None else replace(gpu, capability=like.capability)
+    return gpu if gpu.capability is not None else replace(gpu, capability=_like(gpu.torch_total_bytes).capability)
+
+
+def _like(size: int) -> GPU:
+    found = _find(_LIKE_LARGE if size >= _LARGE_BYTES else _LIKE_SMALL)
+    assert found is not None  # noqa: S101 # tests read the file of GPUs
+    return found
 
 
 def _seen(known: GPU, size: int) -> int:
-    """What the engine sees: a figure the driver reports is turned into torch's, another is believed."""
-    same = abs(size - known.memory_driver_bytes) <= _SAME * known.memory_driver_bytes
+    """What the engine sees of a known product: its own figure for the driver's or the nominal size, else as given."""
+    tolerance = _NEAR if _is_nominal(size) else _SAME
+    same = abs(size - known.memory_driver_bytes) <= tolerance * known.memory_driver_bytes
     return known.torch_total_bytes if same else _nominal(size)
 
 
+def _is_nominal(size: int) -> bool:
+    """Whole GiB or GB: the size a product is sold with."""
+    return size % GIB == 0 or size % 10**9 == 0
+
+
 def _nominal(size: int) -> int:
-    """A whole number of GiB is a product's nominal size, of which the engine sees a little less."""
-    return gpus.torch_total_bytes(size) if size % GIB == 0 else size
+    """Of a nominal size the engine sees a little less; any other figure is believed to be the engine's."""
+    return gpus.torch_total_bytes(size) if _is_nominal(size) else size
 
 
 def _with_memory(gpu: GPU, name: str, size: int) -> GPU:

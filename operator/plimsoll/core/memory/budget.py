@@ -51,7 +51,7 @@ def budget(
         weights_bytes=weights.item.bytes,
         total_bytes=total,
         requested_bytes=requested,
-        available_kv_bytes=_available(requested, weights, others, flags, fit),
+        available_kv_bytes=_available(requested, weights, others, flags, _spread(requested, others, step, fit)),
         step=step,
         assumptions=weights.assumptions,
     )
@@ -70,14 +70,19 @@ def requested_bytes(total_bytes: int, options: EngineOptions, flags: MemoryFlags
     return math.ceil(total_bytes * (default_utilisation(options.version) if utilisation is None else utilisation))
 
 
+def _spread(requested: int, others: tuple[MemoryItem, ...], step: Step, fit: Coefficients) -> int:
+    """Half the width of the range: the fit's on discrete NVIDIA parts, several times that elsewhere."""
+    share = fit.spread_requested if step.cuda and step.discrete else fit.spread_elsewhere
+    reserved = sum(item.bytes for item in others)
+    return round(fit.spread_reserve * reserved + share * requested) + fit.spread_bytes
+
+
 def _available(
-    requested: int, weights: LoadedWeights, others: tuple[MemoryItem, ...], flags: MemoryFlags, fit: Coefficients
+    requested: int, weights: LoadedWeights, others: tuple[MemoryItem, ...], flags: MemoryFlags, spread: int
 ) -> Range:
-    """What is left, and how far off it may be: what was fitted scales, what was assumed has its own bounds."""
+    """What is left, and how far off it may be: what was assumed about weights has bounds of its own."""
     if flags.kv_cache_memory_bytes is not None:
         given = flags.kv_cache_memory_bytes
         return Range(given, given, given)
-    reserved = sum(item.bytes for item in others)
-    left = requested - weights.item.bytes - reserved
-    spread = round(fit.spread_reserve * reserved + fit.spread_requested * requested) + fit.spread_bytes
+    left = requested - weights.item.bytes - sum(item.bytes for item in others)
     return Range(left - spread - weights.may_be_more, left, left + spread + weights.may_be_less)

@@ -17,7 +17,8 @@ class Coefficients:
     ``moe_workspace``: share of the expert kernels' two workspaces. ``fixed_bytes``: what is always there.
     ``non_torch_*``: driver, NCCL and libraries: one GPU, a group of GPUs and for each of them, any before 0.19.
     ``graph_bytes``: the engine's estimate for one layer of one captured size.
-    ``spread_*``: half the width of the 90 % range: of what is reserved, of what was requested, and fixed.
+    ``spread_*``: half the width of the 90 % range: of what is reserved, of what was requested (``_elsewhere`` on GPUs
+    that are not NVIDIA's or share their host's memory), and fixed.
     """
 
     sort_bytes_per_logit: float
@@ -35,6 +36,7 @@ class Coefficients:
     graph_bytes: int
     spread_reserve: float
     spread_requested: float
+    spread_elsewhere: float
     spread_bytes: int
 
 

@@ -14,6 +14,8 @@ from plimsoll.facts.fields import Fields
 from plimsoll.facts.models import ModelFacts
 
 _HOPPER: Final = 9
+# Parts that share memory with their host: what is free there is the host's affair.
+_UNIFIED: Final = ("GB10", "GH200", "Thor", "Spark", "Jetson")
 LARGEST_IMAGE_TOKENS: Final = 16384
 """What a model that takes images of any size is profiled with (Qwen-VL's largest image)."""
 
@@ -28,6 +30,7 @@ class Step:
     world: int
     version: EngineVersion
     cuda: bool
+    discrete: bool
     captured: int
     element_bytes: int
     hidden: int
@@ -62,6 +65,7 @@ def read_step(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> 
         world=options.tensor_parallel * options.pipeline_parallel,
         version=options.version,
         cuda=options.device != "cpu" and options.device.vendor == "nvidia",
+        discrete=options.device != "cpu" and not any(name in options.device.name for name in _UNIFIED),
         captured=captured_sizes(flags, resolved.max_num_seqs, options),
         element_bytes=element_bytes(facts, options.dtype),
         hidden=facts.dims.hidden_size,

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from plimsoll.core.memory.formats import MXFP4, Format, plain
@@ -38,7 +39,14 @@ class Weights:
 
     def bytes_on(self, ranks: Ranks, capability: Capability = (0, 0), stage: range | None = None) -> int:
         """Bytes on the fullest rank of a pipeline stage (all layers unless said) of GPUs of that capability."""
-        stage = range(len(self.layers)) if stage is None else stage
+        whole = range(len(self.layers))
+        return total_bytes(self._all if stage in {None, whole} else self._held_by(stage or whole), ranks, capability)
+
+    @cached_property
+    def _all(self) -> Counts:
+        return self._held_by(range(len(self.layers)))
+
+    def _held_by(self, stage: range) -> Counts:
         held: Counter[Stored] = Counter(self.everywhere)
         if stage.start == 0:
             held.update(self.first)
@@ -46,7 +54,7 @@ class Weights:
             held.update(self.last)
         for index in stage:
             held.update(self.layers[index])
-        return total_bytes(held, ranks, capability)
+        return held
 
 
 def total_bytes(counts: Counts, ranks: Ranks, capability: Capability) -> int:
