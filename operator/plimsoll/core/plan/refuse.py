@@ -24,7 +24,6 @@ QUANTIZATION_UNSUPPORTED: Final = "quantization_unsupported"
 DTYPE_UNSUPPORTED: Final = "dtype_unsupported"
 
 _GIB: Final = 1 << 30
-_FLOAT_KV: Final = frozenset({"float16", "bfloat16"})
 # Lowest compute capability of each method (``vllm-memory.md`` 3.6).
 _LEAST_CAPABILITY: Final = {
     "fp8": (7, 5),
@@ -132,17 +131,6 @@ def bfloat16_of_gpu(start: EngineStart, _resolved: Resolved) -> Refusal | None:
     )
 
 
-def cache_dtype_of_model(start: EngineStart, resolved: Resolved) -> Refusal | None:
-    """A cache in half precision has the model's own dtype."""
-    wanted = start.options.kv_cache_dtype
-    if wanted not in _FLOAT_KV or wanted == resolved.dtype:
-        return None
-    return Refusal(
-        KV_DTYPE_UNSUPPORTED,
-        f"kv_cache_dtype {wanted} differs from the model's dtype {resolved.dtype}: use auto, or fp8 where the GPU can.",
-    )
-
-
 def cache_dtype_of_checkpoint(start: EngineStart, _resolved: Resolved) -> Refusal | None:
     """e5m2 caches do not go with fp8 weights."""
     if start.options.kv_cache_dtype != "fp8_e5m2" or start.facts.quantisation.method != "fp8":
@@ -157,7 +145,6 @@ _FLAG_CHECKS: Final[tuple[Check, ...]] = (
     quantisation_of_checkpoint,
     quantisation_of_gpu,
     bfloat16_of_gpu,
-    cache_dtype_of_model,
     cache_dtype_of_checkpoint,
 )
 
