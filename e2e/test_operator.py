@@ -114,7 +114,7 @@ class Look:
         return found
 
     def versions(self) -> dict[str, str]:
-        """resourceVersion of everything the operator writes here."""
+        """The resourceVersion of everything the operator writes here."""
         objects = [obj for kind in (*OWNED, "vllmservices") for obj in self.all(kind)]
         return {f"{o['kind']}/{o['metadata']['name']}": o["metadata"]["resourceVersion"] for o in objects}
 
