@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from typing import Final
 
 # Keys our readers use. A default is kept only for these.
@@ -95,8 +96,9 @@ def text_class(value: ast.Dict) -> str | None:
         if isinstance(key, ast.Constant) and key.value == "text_config":
             if isinstance(entry, ast.Call):
                 for keyword in entry.keywords:
-                    if keyword.arg == "model_type" and isinstance(keyword.value, ast.Constant):
-                        return f"={keyword.value.value}"
+                    named = literal(keyword.value, None)
+                    if keyword.arg == "model_type" and isinstance(named, str):
+                        return f"={named}"
             return ast.unparse(entry).rpartition(".")[2]
     return None
 
@@ -117,7 +119,7 @@ def literal(value: ast.expr, otherwise: object) -> object:
     return otherwise
 
 
-def inherited(name: str, known: dict[str, ConfigClass], attribute: str) -> dict[str, object]:
+def inherited(name: str, known: dict[str, ConfigClass], attribute: Literal["defaults", "renamed"]) -> dict[str, object]:
     """A class' dictionary with those of its bases below it."""
     found = known.get(name)
     if found is None:
@@ -125,7 +127,7 @@ def inherited(name: str, known: dict[str, ConfigClass], attribute: str) -> dict[
     merged: dict[str, object] = {}
     for base in reversed(found.bases):
         merged |= inherited(base, known, attribute)
-    return merged | getattr(found, attribute)
+    return merged | (found.defaults if attribute == "defaults" else found.renamed)
 
 
 def main(transformers: Path, vllm: Path) -> None:

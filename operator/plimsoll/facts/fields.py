@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from plimsoll.facts.models import JSONObject, ModelConfigError
@@ -18,7 +18,7 @@ _ABSENT: Final = object()
 
 @cache
 def _spellings() -> Mapping[str, Mapping[str, object]]:
-    text = resources.files(__package__).joinpath("spellings.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("spellings.json").read_text(encoding="utf-8")
     loaded: Mapping[str, Mapping[str, object]] = json.loads(text)
     return loaded
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final, Literal
 
 GIB: Final = 1 << 30
@@ -98,7 +98,7 @@ def _is_prefix(key: str, wanted: str) -> bool:
 
 @cache
 def _by_key() -> dict[str, GPU]:
-    text = resources.files(__package__).joinpath("gpus.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("gpus.json").read_text(encoding="utf-8")
     keyed: dict[str, GPU] = {}
     for row in json.loads(text)["gpus"]:
         gpu = _read(row)

@@ -174,21 +174,23 @@ def _packed(members: Sequence[Member]) -> tuple[Group, ...]:
 
 
 def _buckets(members: Sequence[Member]) -> list[_Bucket]:
-    found: list[list[Member]] = []
-    for member in members:
-        for bucket in found:
-            if all(_compatible(other, member.spec) for other in {m.spec for m in bucket}):
-                bucket.append(member)
-                break
+    """Layers that one block table could serve, in order of their first."""
+    kinds: list[list[LayerSpec]] = []
+    for spec in dict.fromkeys(member.spec for member in members):
+        fitting = (kind for kind in kinds if all(_compatible(other, spec) for other in kind))
+        kind = next(fitting, None)
+        if kind is None:
+            kinds.append([spec])
         else:
-            found.append([member])
-    result = []
-    for bucket in found:
-        by_page: dict[int, list[Member]] = {}
-        for member in bucket:
-            by_page.setdefault(member.spec.page_bytes, []).append(member)
-        result.append(_Bucket(tuple(bucket), {page: tuple(part) for page, part in by_page.items()}))
-    return result
+            kind.append(spec)
+    return [_bucket([member for member in members if member.spec in kind]) for kind in map(frozenset, kinds)]
+
+
+def _bucket(members: Sequence[Member]) -> _Bucket:
+    by_page: dict[int, list[Member]] = {}
+    for member in members:
+        by_page.setdefault(member.spec.page_bytes, []).append(member)
+    return _Bucket(tuple(members), {page: tuple(part) for page, part in by_page.items()})
 
 
 def _least_padding(repeats: Sequence[int], floor: int) -> int:

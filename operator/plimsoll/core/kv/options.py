@@ -23,6 +23,19 @@ BAD_FLAG: Final = "bad_flag"
 
 # MLA on a CPU prefills a prompt in one piece and finds nothing again (vLLM 0.32 ``platforms/cpu.py``).
 _WHOLE_PREFILL_TOKENS: Final = 2048
+# --max-model-len -1: the longest that fits.
+_AUTO_FIT: Final = -1
+_COUNTS: Final = (
+    "tensor_parallel",
+    "pipeline_parallel",
+    "decode_context_parallel",
+    "block_size",
+    "max_model_len",
+    "max_num_batched_tokens",
+    "max_num_seqs",
+    "mamba_block_size",
+    "num_blocks_override",
+)
 _CHUNKS_ALLOWED: Final = "VLLM_ALLOW_CHUNKED_LOCAL_ATTN_WITH_HYBRID_KV_CACHE"
 _DTYPE_ALIASES: Final[Mapping[str, str]] = {"half": "float16", "float": "float32"}
 _NO_FLOAT16: Final = frozenset({"gemma2", "gemma3", "gemma3_text", "glm4"})
@@ -148,6 +161,7 @@ def resolve(facts: ModelFacts, options: EngineOptions) -> Resolved:
     Raises:
         Refusal: the context is above the model's limit, or heads do not divide.
     """
+    _check_sizes(options)
     check_parallel(facts, options)
     if options.on_cpu:
         _check_cpu(facts, options)
@@ -165,6 +179,14 @@ def resolve(facts: ModelFacts, options: EngineOptions) -> Resolved:
         dtype=_dtype(facts, options),
         retained_tokens=_retained_tokens(facts, options),
     )
+
+
+def _check_sizes(options: EngineOptions) -> None:
+    """Numbers that must be whole and at least 1."""
+    for name in _COUNTS:
+        value = getattr(options, name)
+        if value is not None and value < 1 and (name, value) != ("max_model_len", _AUTO_FIT):
+            raise Refusal(BAD_FLAG, f"{name} must be at least 1, not {value}.")
 
 
 def _check_cpu(facts: ModelFacts, options: EngineOptions) -> None:
@@ -225,7 +247,7 @@ def resolve_max_model_len(facts: ModelFacts, options: EngineOptions) -> int:
     if options.disable_sliding_window and facts.window_tokens is not None:
         limit = min(limit, facts.window_tokens)
     wanted = options.max_model_len
-    if wanted is None or wanted == -1:
+    if wanted is None or wanted == _AUTO_FIT:
         return min(facts.original_max_positions or limit, limit)
     if wanted > limit and not options.allow_long_max_model_len:
         raise Refusal(

@@ -135,7 +135,7 @@ def _granite(reading: Reading) -> RecurrentState:
     inner = text.optional_int("mamba_d_ssm", minimum=1) if reading.architecture == "FalconH1ForCausalLM" else None
     inner = inner or expanded
     heads = text.integer("mamba_n_heads")
-    head_dim = inner // heads if text.get("mamba_d_head") in {None, "auto"} else text.integer("mamba_d_head")
+    head_dim = inner // heads if text.get("mamba_d_head") in (None, "auto") else text.integer("mamba_d_head")
     return _mamba2(
         inner=inner,
         heads=heads,
