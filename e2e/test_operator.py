@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -114,7 +115,7 @@ class Look:
         return found
 
     def versions(self) -> dict[str, str]:
-        """resourceVersion of everything the operator writes here."""
+        """The resourceVersion of everything the operator writes here."""
         objects = [obj for kind in (*OWNED, "vllmservices") for obj in self.all(kind)]
         return {f"{o['kind']}/{o['metadata']['name']}": o["metadata"]["resourceVersion"] for o in objects}
 
@@ -341,9 +342,12 @@ def test_a_plan_is_sticky_until_it_is_accepted(apply: Apply, look: Look) -> None
 
 
 def test_the_last_five_revisions_are_kept(apply: Apply, look: Look) -> None:
+    def runs(context: int) -> bool:
+        return f"'{context}'" in str(look.maybe("deployments", "svc"))
+
     for context in range(10_000, 17_000, 1_000):
         apply("svc", contextTokens=context)
-        eventually(lambda wanted=str(context): wanted in str(look.maybe("deployments", "svc")))
+        eventually(partial(runs, context))
     eventually(lambda: len(look.all("controllerrevisions")) == 5)
     numbers = sorted(r["revision"] for r in look.all("controllerrevisions"))
     assert numbers == [3, 4, 5, 6, 7]

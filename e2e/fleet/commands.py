@@ -9,9 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from e2e.fleet import control
+from plimsoll.api import names
 
 SOCKET_NAME = "fleet.sock"
-SERVICE_LABEL = "plimsoll.dev/service"
 Namespace = Annotated[str, typer.Option("--namespace", "-n")]
 
 
@@ -46,7 +46,7 @@ def add_to(app: typer.Typer, socket: Path) -> None:
     ) -> None:
         """Send requests to a service's Ready pods and report what their clients saw."""
         amount = {"rate": rate, "prompt_tokens": prompt, "output_tokens": output, "seconds": seconds}
-        report = _call(socket, "load", namespace=namespace, selector={SERVICE_LABEL: service}, **amount)
+        report = _call(socket, "load", namespace=namespace, selector={names.LABEL_SERVICE: service}, **amount)
         typer.echo(json.dumps(report, indent=2))
 
 

@@ -48,13 +48,13 @@ class Kubelet:
         """The pod of this name.
 
         Raises:
-            KeyError: none runs here.
+            LookupError: none runs here.
 
         """
         for pod in self._pods.values():
             if pod.title == f"{namespace}/{name}":
                 return pod
-        raise KeyError(f"pod {namespace}/{name} does not run on this fleet")
+        raise LookupError(f"pod {namespace}/{name} does not run on this fleet")
 
     async def run(self) -> None:
         """List and watch for ever."""

@@ -45,7 +45,7 @@ class PodLogs:
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         try:
             pod = self._kubelet.find(request.match_info["namespace"], request.match_info["pod"])
-        except KeyError as error:
+        except LookupError as error:
             return web.Response(status=404, text=str(error))
         container = pod.container(request.match_info["container"])
         if container is None:

@@ -79,12 +79,14 @@ async def test_no_more_run_than_the_cap_and_the_pool_allow() -> None:
 
 
 async def test_a_client_that_leaves_frees_its_blocks() -> None:
-    target = engine(50, Recorder())
+    recorder = Recorder()
+    target = engine(50, recorder)
     tokens = target.generate(100, 1000)
     assert await anext(tokens) is None
     assert target.usage == pytest.approx(7 / 50)
     await tokens.aclose()
     assert (target.running, target.usage) == (0, 0)
+    assert recorder.counts["request_successabort"] == 1
     await target.close()
 
 
