@@ -132,7 +132,7 @@ def _kernel(cache: Cache, facts: ModelFacts, options: EngineOptions, kv_dtype: s
         case LatentAttention():
             return kernels.latent_kernel(cache, facts, options, kv_dtype)
         case IndexerKeys():
-            return kernels.indexer_kernel(cache)
+            return kernels.indexer_kernel(cache, options)
         case CompressedAttention():
             return FIXED["DEEPSEEK_V4"]
         case _:

@@ -23,6 +23,7 @@ from plimsoll.facts.models import IndexerKeys, LatentAttention, ModelFacts, Soft
 _FP8_E4M3: Final = frozenset({"fp8", "fp8_e4m3"})
 _PLAIN: Final = frozenset({"auto", "float16", "bfloat16"})
 _FP8_FLOOR: Final = (8, 9)
+_NO_CUDA: Final = (0, 0)
 DEFAULT_BLOCK: Final = 16
 
 
@@ -110,6 +111,11 @@ FLASHINFER_MLA_SPARSE_SM120: Final = Kernel(
     "FLASHINFER_MLA_SPARSE_SM120", (64,), frozenset({"auto", "fp8_ds_mla"}) | _FP8_E4M3, sparse=True, row_unit=64
 )
 
+ROCM_AITER_MLA_SPARSE: Final = Kernel(
+    "ROCM_AITER_MLA_SPARSE", (1,), frozenset({"auto", "bfloat16", "fp8_ds_mla"}) | _FP8_E4M3, sparse=True, row_unit=1
+)
+ROCM_INDEXER: Final = Kernel("ROCM_AITER_MLA_SPARSE_INDEXER", (1,), FLOATS)
+
 # Kernels that a model's class insists on, or that read caches out of band, by the name facts give them.
 FIXED: Final = {
     kernel.name: kernel
@@ -130,9 +136,11 @@ FIXED: Final = {
 }
 
 
-def indexer_kernel(keys: IndexerKeys) -> Kernel:
+def indexer_kernel(keys: IndexerKeys, options: EngineOptions) -> Kernel:
     """The kernel that scores an indexer's keys; pooled keys need blocks of 32 or 64 of them."""
     kernel = FIXED[keys.kernel]
+    if options.on_rocm:
+        return ROCM_INDEXER
     if keys.tokens_per_key == 1 or kernel.name != "DEEPSEEK_V32_INDEXER":
         return kernel
     pool = keys.tokens_per_key
@@ -274,6 +282,8 @@ def _sparse_candidates(latent: LatentAttention, options: EngineOptions, kv_dtype
                 FLASHINFER_MLA_SPARSE_SM120,
             ),
         )
+    elif options.on_rocm:
+        yield ROCM_AITER_MLA_SPARSE
     elif major == 10:  # noqa: PLR2004
         few_heads = latent.query_heads // options.tensor_parallel <= 16  # noqa: PLR2004
         pair = (FLASHINFER_MLA_SPARSE, FLASHMLA_SPARSE)
@@ -309,7 +319,8 @@ def _runs_latent(
 
 def _readable(kernel: Kernel, kv_dtype: str, options: EngineOptions) -> Kernel:
     """The kernel, unless it turns the cache dtype down when it is built."""
-    if kernel.name in {"TRITON_ATTN", "TRITON_MLA"} and kv_dtype.startswith("fp8") and options.capability < _FP8_FLOOR:
+    too_old = _NO_CUDA < options.capability < _FP8_FLOOR
+    if kernel.name in {"TRITON_ATTN", "TRITON_MLA"} and kv_dtype.startswith("fp8") and too_old:
         version = ".".join(map(str, options.capability))
         what = "Triton MLA" if kernel is TRITON_MLA else "Triton attention"
         raise Refusal(

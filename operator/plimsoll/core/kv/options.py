@@ -125,6 +125,11 @@ class EngineOptions:
         return self.device == "cpu"
 
     @property
+    def on_rocm(self) -> bool:
+        """Whether this is an AMD part."""
+        return self.device != "cpu" and self.device.vendor == "amd"
+
+    @property
     def capability(self) -> tuple[int, int]:
         """CUDA compute capability; (0, 0) on a CPU or a GPU of another vendor."""
         device = self.device
@@ -214,6 +219,12 @@ def check_parallel(facts: ModelFacts, options: EngineOptions) -> None:
             HEADS_NOT_DIVISIBLE,
             f"Total number of attention heads ({heads}) must be divisible by tensor parallel size ({tensor_parallel}).",
         )
+    if tensor_parallel % options.decode_context_parallel:
+        raise Refusal(
+            BAD_FLAG,
+            f"tensor_parallel_size {tensor_parallel} must be divisible by decode_context_parallel_size "
+            f"{options.decode_context_parallel}.",
+        )
     if facts.uses_latent_attention or not facts.has_attention:
         return
     if kv_heads % tensor_parallel and tensor_parallel % kv_heads:
@@ -225,7 +236,7 @@ def check_parallel(facts: ModelFacts, options: EngineOptions) -> None:
 
 
 def _check_context_parallel(context_parallel: int, tensor_parallel: int, heads: int, kv_heads: int) -> None:
-    if context_parallel <= 1:
+    if context_parallel == 1:
         return
     if tensor_parallel <= kv_heads or context_parallel > tensor_parallel // kv_heads:
         raise Refusal(
