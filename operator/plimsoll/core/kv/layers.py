@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from plimsoll.core.kv.choices import Choices, choose, unpacked, unpacked_layers
 from plimsoll.core.kv.compressed import compressed_specs
 from plimsoll.core.kv.dtypes import element_bytes, head_bytes, latent_bytes
-from plimsoll.core.kv.options import BAD_FLAG, HEADS_NOT_DIVISIBLE, EngineOptions, Refusal
+from plimsoll.core.kv.options import EngineOptions
+from plimsoll.core.kv.refusals import BAD_FLAG, HEADS_NOT_DIVISIBLE, Refusal
 from plimsoll.core.kv.specs import LayerSpec, ceil_div
 from plimsoll.core.kv.states import keeps_every_state, state_blocks, state_bytes
 from plimsoll.facts.models import (

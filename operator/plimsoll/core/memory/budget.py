@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from plimsoll.core.kv.options import EngineOptions, resolve
+from plimsoll.core.kv import EngineOptions, resolve
 from plimsoll.core.memory.coefficients import Coefficients, fitted
 from plimsoll.core.memory.flags import MemoryFlags
 from plimsoll.core.memory.reserve import Step, reserve
