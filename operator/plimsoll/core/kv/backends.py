@@ -30,6 +30,7 @@ from plimsoll.core.kv.kernels import (
     FLASHMLA_SPARSE,
     FLEX_ATTENTION,
     PLAIN_DTYPES,
+    ROCM_AITER_MLA,
     ROCM_AITER_MLA_SPARSE,
     ROCM_INDEXER,
     TRITON_ATTN,
@@ -56,6 +57,7 @@ _DEEPSEEK_NOPE: Final = 128
 _ROPELESS_NOPE: Final = 256
 _FEW_HEADS: Final = 16
 
+_DENSE: Final = (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, CUTLASS_MLA, TRITON_MLA, ROCM_AITER_MLA)
 _SPARSE: Final = (
     FLASHMLA_SPARSE,
     FLASHINFER_MLA_SPARSE,
@@ -180,7 +182,7 @@ def _flashinfer_reads(heads: SoftmaxAttention, options: EngineOptions, kv_dtype:
 
 def _latent_candidates(options: EngineOptions) -> Iterator[Kernel]:
     if options.attention_backend is not None:
-        yield _named(options.attention_backend, (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, CUTLASS_MLA, TRITON_MLA))
+        yield _named(options.attention_backend, _DENSE)
         return
     old = options.rules.flashmla_first
     if options.generation == BLACKWELL:
@@ -188,6 +190,8 @@ def _latent_candidates(options: EngineOptions) -> Iterator[Kernel]:
     elif options.generation == HOPPER:
         yield from (FLASHMLA, FLASH_ATTN_MLA) if old else (FLASH_ATTN_MLA, FLASHMLA)
     yield TRITON_MLA
+    if options.on_rocm:
+        yield ROCM_AITER_MLA
 
 
 def _sparse_candidates(latent: LatentAttention, options: EngineOptions, kv_dtype: str) -> Iterator[Kernel]:

@@ -101,6 +101,7 @@ FLASHINFER_MLA_SPARSE_SM120: Final = Kernel(
     "FLASHINFER_MLA_SPARSE_SM120", (64,), frozenset({"auto", "fp8_ds_mla"}) | _FP8_E4M3, sparse=True, row_unit=64
 )
 
+ROCM_AITER_MLA: Final = Kernel("ROCM_AITER_MLA", (1,), PLAIN_DTYPES | _FP8_E4M3)
 ROCM_AITER_MLA_SPARSE: Final = Kernel(
     "ROCM_AITER_MLA_SPARSE", (1,), frozenset({"auto", "bfloat16", "fp8_ds_mla"}) | _FP8_E4M3, sparse=True, row_unit=1
 )
