@@ -239,10 +239,10 @@ class Dimensions:
 class ModelFacts:
     """Everything the planner knows about one checkpoint; equal only to itself, so that results can be remembered by it.
 
-    ``layers`` are the decoder's, in order; ``draft_layers`` those of its own multi-token predictor, ``draft_modules``
-    how many of its modules a chain of drafts uses. ``head_size`` is the figure vLLM keeps for the whole model (the
-    compressed vector under MLA): it sizes hybrid blocks with it even where layers differ. ``raw`` is the decoder's
-    part as written, ``config`` the whole file; ``assumed`` names keys that were absent and got their default.
+    ``layers`` are the decoder's, in order; ``draft_layers`` those its multi-token predictor would add,
+    ``draft_modules`` how many modules of it the file declares. ``head_size`` is the figure vLLM keeps for the whole
+    model (the compressed vector under MLA): it sizes hybrid blocks with it even where layers differ. ``raw`` is the
+    decoder's part as written, ``config`` the whole file; ``assumed`` names absent keys that got their default.
     """
 
     architecture: str

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 
-from plimsoll.core.kv.options import BAD_FLAG, Refusal
+from plimsoll.core.kv.refusals import BAD_FLAG, Refusal
 from plimsoll.core.kv.rules import CacheRules
 from plimsoll.core.kv.specs import LayerSpec, ceil_div, round_up
 

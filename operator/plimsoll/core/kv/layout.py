@@ -7,7 +7,9 @@ from itertools import pairwise
 from plimsoll.core.kv.choices import Choices, choose, draft_layers
 from plimsoll.core.kv.grouping import Group, Member, bytes_per_block, group_layers
 from plimsoll.core.kv.layers import specs_by_layer
-from plimsoll.core.kv.options import BAD_FLAG, EngineOptions, Refusal, Resolved
+from plimsoll.core.kv.options import EngineOptions
+from plimsoll.core.kv.refusals import BAD_FLAG, Refusal
+from plimsoll.core.kv.resolve import Resolved
 from plimsoll.facts.models import CompressedAttention, LatentAttention, ModelFacts, RingBuffer
 
 

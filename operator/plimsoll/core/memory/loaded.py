@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
+from plimsoll.core.kv import EngineOptions
 from plimsoll.core.kv.layout import stages
-from plimsoll.core.kv.options import EngineOptions
 from plimsoll.core.memory.checkpoint import likely_quantisations
 from plimsoll.core.memory.flags import MemoryFlags
 from plimsoll.core.memory.tensors import Ranks
