@@ -37,7 +37,6 @@ _MODELOPT: Final[Mapping[str, Format]] = {
     "FP8_PB_WO": fp8_block(128, 128),
     "MXFP8": MXFP8,
 }
-_DOWN: Final = re.compile(r".*\.experts\..*down_proj")
 _DIGITS: Final = re.compile(r"\d")
 _FOUR_BITS: Final = 4
 _USUAL_GROUP: Final = 128
@@ -105,7 +104,7 @@ def read_scheme(quantisation: Quantisation, element_bytes: int) -> Scheme:
 def _experts_apart(method: str, body: JSONObject, whole: Format, skips: Skips) -> Scheme | None:
     """Methods that treat experts differently from everything else."""
     if method == "deepseek_v4_fp8":
-        return _deepseek_v4(body, whole, skips)
+        return _deepseek_v4(body, whole)
     if method in {"mxfp4", "gpt_oss_mxfp4"}:
         return Scheme(whole, whole, experts=MXFP4, skips=skips)
     return Scheme(whole, whole, experts=EIGHT_BIT_CHANNEL) if method == "experts_int8" else None
@@ -164,14 +163,11 @@ def _modelopt_modules(layers: object) -> Mapping[str, Format]:
     }
 
 
-def _deepseek_v4(body: JSONObject, whole: Format, skips: Skips) -> Scheme:
-    """fp8 with experts in fp4 unless the file says otherwise.
-
-    Re-quantised to NVFP4, the class still allots scales of 32 elements to gate and up, of 16 to down.
-    """
-    experts = MXFP4 if body.get("expert_dtype", "fp4") == "fp4" else _fp8(body)
-    down = ((_DOWN, NVFP4),) if "NVFP4" in str(body.get("moe_quant_algo")) else ()
-    return Scheme(whole, _fp8(body), experts=experts, skips=skips, by_pattern=down)
+def _deepseek_v4(body: JSONObject, whole: Format) -> Scheme:
+    """fp8 everywhere, experts in fp4 unless the file says otherwise; its class honours no ignore list."""
+    if "NVFP4" in str(body.get("moe_quant_algo")):
+        return Scheme(whole, _fp8(body), experts=NVFP4)
+    return Scheme(whole, _fp8(body), experts=MXFP4 if body.get("expert_dtype", "fp4") == "fp4" else _fp8(body))
 
 
 def _compressed(written: JSONObject, whole: Format, skips: Skips) -> Scheme:
