@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from plimsoll.core.memory.decoder import Decoder
+from plimsoll.core.memory.states import FLOAT32_BYTES
 from plimsoll.core.memory.tensors import Cut, Tensor
 from plimsoll.facts.fields import Fields
 from plimsoll.facts.models import ModelFacts
@@ -31,6 +32,10 @@ _TWO_MATRICES: Final = frozenset(
     }
 )
 _BIASED_EXPERTS: Final = frozenset({"GptOssForCausalLM"})
+# Their routers are kept in float32.
+_FLOAT32_ROUTERS: Final = frozenset(
+    {"hy_v4", "mimo_v2", "mimo_v2_flash", "minimax_m2", "minimax_m3_vl_text", "step3p5"}
+)
 _LETTERS: Final[Mapping[str, Kind]] = {"M": "none", "*": "none", "E": "sparse", "-": "dense"}
 _WORDS: Final[Mapping[str, Kind]] = {"moe": "sparse", "mlp": "dense", "mamba": "none", "attention": "none"}
 
@@ -55,6 +60,7 @@ class Experts:
     shared_intermediate: int
     biased: bool = False
     least_share: int = 1
+    router_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ def dense(path: str, hidden: int, intermediate: int, matrices: int) -> Iterator[
 def routed(path: str, hidden: int, experts: Experts, matrices: int) -> Iterator[Tensor]:
     """Router, the way into a latent and back where there is one, routed experts and shared ones."""
     count, width = experts.count, experts.intermediate
-    yield Tensor(f"{path}.gate", count, hidden, linear=False)
+    yield Tensor(f"{path}.gate", count, hidden, linear=False, element_bytes=experts.router_bytes)
     if experts.hidden != hidden:
         yield Tensor(f"{path}.latent_down", experts.hidden, hidden, linear=False)
         yield Tensor(f"{path}.latent_up", hidden, experts.hidden, linear=False)
@@ -169,6 +175,7 @@ def read_experts(decoder: Decoder) -> tuple[Experts | None, bool]:
         shared_intermediate=_shared(facts, text, width),
         biased=facts.architecture in _BIASED_EXPERTS,
         least_share=_KIMI_LEAST_SHARE if facts.model_type == "kimi_linear" else 1,
+        router_bytes=FLOAT32_BYTES if facts.model_type in _FLOAT32_ROUTERS else None,
     ), written is not None
 
 
