@@ -38,6 +38,11 @@ def max_model_len(top: Fields, text: Fields) -> int:
     return max(1, min(MAX_TOKENS, int(length * factor)))
 
 
+def states_max_model_len(config: Mapping[str, object]) -> bool:
+    """Whether a decoder's configuration itself says how long a context may be; else vLLM takes whatever is asked."""
+    return any(config.get(key) is not None for key in _LENGTH_KEYS)
+
+
 def original_max_positions(top: Fields, text: Fields) -> int | None:
     """Where LongRoPE starts when nobody asks for more: ``original_max_position_embeddings``; None for other ropes."""
     if not any(rope_type == "longrope" for rope_type, _ in _ropes(text)):

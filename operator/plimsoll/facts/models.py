@@ -235,9 +235,9 @@ class Dimensions:
     tie_word_embeddings: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelFacts:
-    """Everything the planner knows about one checkpoint.
+    """Everything the planner knows about one checkpoint; equal only to itself, so that results can be remembered by it.
 
     ``layers`` are the decoder's, in order; ``draft_layers`` those its multi-token predictor would add,
     ``draft_modules`` how many modules of it the file declares. ``head_size`` is the figure vLLM keeps for the whole

@@ -28,7 +28,9 @@ class Ranks:
 
     tensor: int = 1
     expert: int = 1
-    """Ranks that share the experts whole; 1 cuts every expert by ``tensor`` instead."""
+    """Ranks that share the experts whole (expert parallelism)."""
+    expert_tensor: int = 0
+    """Ranks that cut every expert instead; 0 means ``tensor``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class Tensor:
     """One weight matrix (or ``copies`` equal ones, the experts of a layer), outputs × inputs.
 
     ``path`` is the module's name below the decoder, as ignore lists of checkpoints spell it. ``unit`` is the width of
-    one head under ``Cut.HEADS``. ``linear`` matrices may be quantised, others (norms, embeddings, convolutions) never.
+    one head under ``Cut.HEADS``, ``least_share`` the fewest intermediate elements of an expert that a rank gets.
+    ``linear`` matrices may be quantised; others (norms, embeddings, convolutions) are not, and take
+    ``element_bytes`` where that differs from the model's dtype.
     """
 
     path: str
@@ -55,6 +59,7 @@ class Tensor:
     unit: int = 1
     linear: bool = True
     element_bytes: int | None = None
+    least_share: int = 1
 
     @property
     def of_experts(self) -> bool:
@@ -84,12 +89,16 @@ class Tensor:
             case Cut.VOCABULARY:
                 outputs = _share(padded_vocabulary(outputs), ranks.tensor)
             case Cut.EXPERT_OUTPUTS if ranks.expert == 1:
-                outputs = _share(outputs, ranks.tensor)
+                outputs = self._expert_share(outputs, ranks)
             case Cut.EXPERT_INPUTS if ranks.expert == 1:
-                inputs = _share(inputs, ranks.tensor)
+                inputs = self._expert_share(inputs, ranks)
             case _:
                 copies = _share(copies, ranks.expert)
         return outputs, inputs, copies
+
+    def _expert_share(self, size: int, ranks: Ranks) -> int:
+        cutting = ranks.expert_tensor or ranks.tensor
+        return max(_share(size, cutting), self.least_share) if cutting > 1 else size
 
 
 def padded_vocabulary(tokens: int) -> int:
