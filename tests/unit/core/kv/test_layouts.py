@@ -95,6 +95,7 @@ def test_nothing_left_is_its_own_refusal() -> None:
         ),
         ("NVIDIA-H100-80GB-HBM3", {"attention_backend": "FLASHMLA"}, "bad_flag"),
         ("NVIDIA-H100-80GB-HBM3", {"pipeline_parallel": 33}, "bad_flag"),
+        ("NVIDIA-H100-80GB-HBM3", {"tensor_parallel": 0}, "bad_flag"),
         ("NVIDIA-H100-80GB-HBM3", {"tensor_parallel": 8, "decode_context_parallel": 2}, "bad_flag"),
     ],
 )
@@ -119,6 +120,17 @@ def test_the_fullest_pipeline_stage_decides() -> None:
     layout = plan_layout(facts, options(pipeline_parallel=2))
     assert layout.stage_bytes == (17 * 65536, 16 * 65536)
     assert layout.bytes_per_block == 17 * 65536
+
+
+def test_a_release_that_checked_the_whole_model_asked_for_all_stages() -> None:
+    """0.15 on two unequal parts (a public start-up log): 24 GiB for 262,144 tokens, 34,736 tokens fit in 3.18 GiB."""
+    facts = bundled_facts("Qwen/Qwen3-30B-A3B")
+    flags: dict[str, Any] = {"pipeline_parallel": 2, "layer_partition": (16, 32), "allow_long_max_model_len": True}
+    layout = plan_layout(facts, options(version="0.15.2", max_model_len=262144, **flags))
+    with pytest.raises(Refusal) as caught:
+        capacity(layout, int(3.18 * GIB))
+    assert caught.value.needed_bytes == 24 * GIB
+    assert caught.value.estimated_max_model_len == pytest.approx(34736, abs=64)
 
 
 def test_turboquant_leaves_the_ends_of_a_model_alone() -> None:
