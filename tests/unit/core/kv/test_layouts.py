@@ -116,6 +116,13 @@ def test_flags_that_do_not_fit_are_refused(label: str, flags: dict[str, Any], re
     assert caught.value.reason == reason
 
 
+def test_a_limit_nobody_wrote_refuses_nothing() -> None:
+    shortened = {key: value for key, value in LLAMA.items() if key != "max_position_embeddings"}
+    facts = read_model(shortened)
+    assert facts.limit_is_assumed
+    assert plan_layout(facts, options(max_model_len=65536)).resolved.max_model_len == 65536
+
+
 def test_heads_are_replicated_when_there_are_more_ranks() -> None:
     by_rank = {tp: plan_layout(read_model(LLAMA), options(tensor_parallel=tp)).bytes_per_block for tp in (1, 8, 32)}
     assert by_rank == {1: 2_097_152, 8: 262_144, 32: 262_144}
