@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
-from plimsoll.core.kv.options import EngineOptions, Refusal, Speculation
+from plimsoll.core.kv import EngineOptions, Refusal, Speculation
 from plimsoll.core.memory.budget import MemoryBudget, budget, requested_bytes
 from plimsoll.core.memory.coefficients import Coefficients, fitted
 from plimsoll.core.memory.flags import MemoryFlags

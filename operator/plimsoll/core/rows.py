@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from plimsoll.core.kv.options import EngineOptions, Refusal, Speculation
+from plimsoll.core.kv import EngineOptions, Refusal, Speculation
 from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.plan.refuse import EngineStart
 from plimsoll.core.plan.result import Range

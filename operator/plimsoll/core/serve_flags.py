@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plimsoll.core.kv.options import BAD_FLAG, Refusal
+from plimsoll.core.kv.refusals import BAD_FLAG, Refusal
 from plimsoll.facts import engine_flags
 from plimsoll.facts.engines import EngineVersion
 

@@ -158,6 +158,13 @@ class Fields:
         values = self._list(key, length)
         return None if values is None else tuple(self._checked(key, value, minimum, maximum) for value in values)
 
+    def integers_or_nulls(self, key: str, *, maximum: int = MAX_SIZE) -> tuple[int | None, ...] | None:
+        """A list of whole numbers and nulls; a zero is a null."""
+        values = self._list(key, None)
+        if values is None:
+            return None
+        return tuple(None if value is None else self._checked(key, value, 0, maximum) or None for value in values)
+
     def _list(self, key: str, length: int | None) -> Sequence[object] | None:
         value = self.get(key)
         if value is None:

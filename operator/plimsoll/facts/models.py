@@ -239,10 +239,10 @@ class Dimensions:
 class ModelFacts:
     """Everything the planner knows about one checkpoint; equal only to itself, so that results can be remembered by it.
 
-    ``layers`` are the decoder's, in order; ``draft_layers`` those of its own multi-token predictor, ``draft_modules``
-    how many of its modules a chain of drafts uses. ``head_size`` is the figure vLLM keeps for the whole model (the
-    compressed vector under MLA): it sizes hybrid blocks with it even where layers differ. ``raw`` is the decoder's
-    part as written, ``config`` the whole file; ``assumed`` names keys that were absent and got their default.
+    ``layers`` are the decoder's, in order; ``draft_layers`` those its multi-token predictor would add,
+    ``draft_modules`` how many modules of it the file declares. ``head_size`` is the figure vLLM keeps for the whole
+    model (the compressed vector under MLA): it sizes hybrid blocks with it even where layers differ. ``raw`` is the
+    decoder's part as written, ``config`` the whole file; ``assumed`` names absent keys that got their default.
     """
 
     architecture: str
@@ -279,6 +279,11 @@ class ModelFacts:
     def has_state(self) -> bool:
         """Whether any layer keeps recurrent state."""
         return any(isinstance(cache, RecurrentState) for cache in self.caches)
+
+    @cached_property
+    def limit_is_assumed(self) -> bool:
+        """Whether ``max_model_len`` is a default, because the file leaves out what every published one writes."""
+        return any(key.rpartition(".")[2] == "max_position_embeddings" for key in self.assumed)
 
     @cached_property
     def states_are_mamba(self) -> bool:

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import lcm
 
-from plimsoll.core.kv import kernels
+from plimsoll.core.kv import backends
 from plimsoll.core.kv.compressed import compressed_block
 from plimsoll.core.kv.dtypes import AUTO, TURBOQUANT, element_bytes, head_bytes
-from plimsoll.core.kv.kernels import FIXED, Kernel
+from plimsoll.core.kv.kernels import CPU_MLA, DEFAULT_BLOCK, FIXED, Kernel
 from plimsoll.core.kv.kv_dtype import resolve_kv_dtype, stored_dtype
-from plimsoll.core.kv.options import EngineOptions, Resolved, resolve
+from plimsoll.core.kv.options import EngineOptions
+from plimsoll.core.kv.resolve import Resolved, resolve
 from plimsoll.core.kv.specs import ceil_div, round_up
 from plimsoll.core.kv.states import keeps_every_state, leaves_checkpoint, state_bytes
 from plimsoll.facts.models import (
@@ -128,11 +129,11 @@ def _kernel(cache: Cache, facts: ModelFacts, options: EngineOptions, kv_dtype: s
     """The kernel of a cache; None for caches that are read out of band."""
     match cache:
         case SoftmaxAttention():
-            return kernels.softmax_kernel(cache, facts, options, kv_dtype)
+            return backends.softmax_kernel(cache, facts, options, kv_dtype)
         case LatentAttention():
-            return kernels.latent_kernel(cache, facts, options, kv_dtype)
+            return backends.latent_kernel(cache, facts, options, kv_dtype)
         case IndexerKeys():
-            return kernels.indexer_kernel(cache)
+            return backends.indexer_kernel(cache, options)
         case CompressedAttention():
             return FIXED["DEEPSEEK_V4"]
         case _:
@@ -145,10 +146,10 @@ def _first_block(facts: ModelFacts, options: EngineOptions, chosen: Sequence[Ker
     if compressed is not None:
         return compressed_block(compressed, options)
     if options.on_cpu and facts.uses_latent_attention:
-        return kernels.CPU_MLA.smallest_block
+        return CPU_MLA.smallest_block
     if options.block_size is not None:
         return options.block_size
-    return kernels.common_block(chosen) if chosen else kernels.DEFAULT_BLOCK
+    return backends.common_block(chosen) if chosen else DEFAULT_BLOCK
 
 
 def _align_hybrid(facts: ModelFacts, options: EngineOptions, choices: Choices) -> Choices:
@@ -182,7 +183,7 @@ def _hybrid_unit(facts: ModelFacts, options: EngineOptions, choices: Choices, st
         unit = max(next(iter(choices.kernel_of.values())).smallest_block, choices.block_tokens)
         unit = max(unit, rules.latent_state_unit) if facts.uses_latent_attention else unit
     else:
-        unit = _OLD_LATENT_UNIT if facts.uses_latent_attention else kernels.DEFAULT_BLOCK
+        unit = _OLD_LATENT_UNIT if facts.uses_latent_attention else DEFAULT_BLOCK
     if any(keeps_every_state(state, options, prefix_caching=caching) for state in states):
         return lcm(unit, options.mamba_block_size or _mamba_chunk(facts))
     if not (rules.gdn_checkpoints and caching):

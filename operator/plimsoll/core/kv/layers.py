@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from plimsoll.core.kv.choices import Choices, choose, unpacked, unpacked_layers
 from plimsoll.core.kv.compressed import compressed_specs
 from plimsoll.core.kv.dtypes import element_bytes, head_bytes, latent_bytes
-from plimsoll.core.kv.options import HEADS_NOT_DIVISIBLE, EngineOptions, Refusal
+from plimsoll.core.kv.options import EngineOptions
+from plimsoll.core.kv.refusals import BAD_FLAG, HEADS_NOT_DIVISIBLE, Refusal
 from plimsoll.core.kv.specs import LayerSpec, ceil_div
 from plimsoll.core.kv.states import keeps_every_state, state_blocks, state_bytes
 from plimsoll.facts.models import (
@@ -81,6 +82,8 @@ def _softmax(cache: SoftmaxAttention, options: EngineOptions, choices: Choices) 
     content = (heads, cache.head_dim, cache.value_dim, choices.kv_dtype)
     block = choices.block_tokens
     if cache.window_tokens is not None and not options.disable_sliding_window:
+        if options.decode_context_parallel > 1:
+            raise Refusal(BAD_FLAG, "decode_context_parallel_size above 1 does not support sliding windows.")
         shared = choices.window_page_bytes
         if options.rules.window_blocks:
             budget = block if shared is None else shared // token_bytes

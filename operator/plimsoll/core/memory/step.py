@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.core.kv.options import EngineOptions, resolve
+from plimsoll.core.kv import EngineOptions, resolve
 from plimsoll.core.memory.decoder import open_decoder
 from plimsoll.core.memory.flags import MemoryFlags
 from plimsoll.core.memory.mlps import Experts, read_mlps

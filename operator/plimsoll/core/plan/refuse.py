@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, Refusal, Resolved, capacity, check_sequences
-from plimsoll.core.kv.options import BAD_FLAG, KV_DTYPE_UNSUPPORTED, NO_MEMORY_FOR_KV
+from plimsoll.core.kv.refusals import BAD_FLAG, KV_DTYPE_UNSUPPORTED, NO_MEMORY_FOR_KV
 from plimsoll.core.memory import MemoryBudget, MemoryFlags
 from plimsoll.core.memory.aftermath import after_kv_bytes, context_bytes
 from plimsoll.core.memory.step import Step

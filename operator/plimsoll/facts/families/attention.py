@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from plimsoll.facts.families.reading import Reading
+from plimsoll.facts.fields import MAX_TOKENS
 from plimsoll.facts.models import Layer, ModelConfigError, SoftmaxAttention
 
 SLIDING: Final = "sliding_attention"
@@ -48,6 +49,7 @@ _UNIFORM_WINDOW: Final = frozenset(
     }
 )
 _WINDOW_PLUS_ONE: Final = frozenset({"Cohere2ForCausalLM", "Cohere2MoeForCausalLM"})
+_WINDOW_LISTS: Final = ("interleaved_sliding_window", "sliding_windows", "sliding_window")
 _SINKS: Final = frozenset({"GptOssForCausalLM"})
 
 
@@ -58,9 +60,12 @@ def read_layers(reading: Reading) -> tuple[Layer, ...]:
         kv_heads=_kv_heads(reading),
         head_dim=head_size(reading),
         value_dim=head_size(reading),
-        sinks=reading.architecture in _SINKS or reading.text.flag("attention_sinks"),
+        sinks=has_sinks(reading),
     )
     full = Layer((heads,))
+    listed = listed_windows(reading)
+    if listed is not None:
+        return tuple(Layer((replace(heads, window_tokens=window),)) if window else full for window in listed)
     kinds = layer_kinds(reading)
     window = window_tokens(reading)
     if window is None or SLIDING not in kinds:
@@ -72,6 +77,31 @@ def read_layers(reading: Reading) -> tuple[Layer, ...]:
 def head_size(reading: Reading) -> int:
     """Head size as the architecture's class computes it."""
     return reading.quotient_head_dim if reading.architecture in _QUOTIENT_HEADS else reading.head_dim
+
+
+def has_sinks(reading: Reading) -> bool:
+    """Whether softmax has a learnt extra term, which not every kernel computes.
+
+    Source: vLLM 0.32 ``models/granite.py``: Granite's have them as soon as layer types are written.
+    """
+    granite_window = reading.architecture.startswith("Granite") and reading.text.has("layer_types")
+    return reading.architecture in _SINKS or reading.text.flag("attention_sinks", default=granite_window)
+
+
+def listed_windows(reading: Reading) -> tuple[int | None, ...] | None:
+    """A window for each layer (null: none) where the file lists them; a short list repeats.
+
+    Source: vLLM 0.32 ``models/openpangu.py``, ``models/plamo3.py``, ``models/exaone_moe.py``.
+    """
+    key = next((key for key in _WINDOW_LISTS if isinstance(reading.text.values.get(key), list)), None)
+    if key is None:
+        return None
+    windows = reading.text.integers_or_nulls(key, maximum=MAX_TOKENS)
+    kinds = reading.layer_types()
+    if not windows:
+        return None
+    listed = [windows[layer % len(windows)] for layer in range(reading.layer_count)]
+    return tuple(None if kinds is not None and kinds[layer] == FULL else window for layer, window in enumerate(listed))
 
 
 def window_tokens(reading: Reading) -> int | None:

@@ -18,14 +18,17 @@ _WINDOWED: Final = frozenset({*_FIRST_ONLY, "Dots3NoteForCausalLM", "Step3p5ForC
 
 
 def module_count(reading: Reading) -> int:
-    """Modules a checkpoint declares; 0 when it has no predictor of its own."""
+    """Modules a checkpoint declares; 0 when it names none."""
     return reading.text.optional_int(*_MODULE_KEYS, maximum=MAX_LAYERS) or 0
 
 
 def draft_layers(reading: Reading, family: str, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """One layer a module, like the target's last full-attention layer (or window, where the class says so)."""
-    modules = min(module_count(reading), 1) if reading.architecture in _FIRST_ONLY else module_count(reading)
-    if not modules or family in _CACHELESS:
+    """One layer a module, like the target's last full-attention layer (or window, where the class says so).
+
+    Files that circulate often leave the number out: whoever runs such a predictor has at least one module.
+    """
+    modules = 1 if reading.architecture in _FIRST_ONLY else max(1, module_count(reading))
+    if family in _CACHELESS:
         return ()
     windowed = reading.architecture in _WINDOWED
     fitting = [layer for layer in layers if layer.caches and _fits(layer, windowed=windowed)]
