@@ -348,8 +348,10 @@ def _output(row_id: object, found: Prediction, notes: tuple[str, ...]) -> dict[s
 
 
 def _echoed(row_id: object) -> object:
-    """The row's own id; a number JSON cannot write is left out."""
-    return None if isinstance(row_id, float) and not math.isfinite(row_id) else row_id
+    """The row's own id where it is a text or a number that JSON can write."""
+    if isinstance(row_id, float):
+        return row_id if math.isfinite(row_id) else None
+    return row_id if isinstance(row_id, str | int) else None
 
 
 def _latency(latency: Latency | None, key: str) -> dict[str, float] | None:

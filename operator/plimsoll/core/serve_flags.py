@@ -17,6 +17,8 @@ _GIB: Final = 1 << 30
 _LARGEST: Final = 1 << 50
 _WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False, "1": True, "0": False}
 
+_POOLING: Final = frozenset({"pooling", "embed", "embedding", "classify", "score", "reward"})
+
 # Set by the same name in two releases, or by an alias.
 _ALIASES: Final[Mapping[str, str]] = {
     "device_memory_utilization": "gpu_memory_utilization",
@@ -80,7 +82,7 @@ def _checked(written: str, value: object, version: EngineVersion) -> tuple[str, 
         value = _flag(written, value)
     elif isinstance(value, str) and (choices := flag.choices_of(version)) and value not in choices:
         raise Refusal(BAD_FLAG, f"{written}: {value!r} is not one of {', '.join(choices)}")
-    elif flag.type in _NUMERIC and not (flag.type == "int" and value in {"auto", -1}):
+    elif flag.type in _NUMERIC:
         _NUMERIC[flag.type](written, value)
     return _ALIASES.get(flag.dest, flag.dest), value
 
@@ -120,7 +122,7 @@ def _whole(name: str, value: object) -> int:
 
 def _length(name: str, value: object) -> int:
     """A context length; -1 and ``auto`` mean what fits."""
-    return -1 if value in {-1, "-1", "auto"} else _count(name, value)
+    return -1 if value in (-1, "-1", "auto") else _count(name, value)
 
 
 def _real(name: str, value: object) -> float:
@@ -175,7 +177,7 @@ def _no_images(name: str, value: object) -> bool:
 
 
 def _is_pooling(_name: str, value: object) -> bool:
-    return value in {"pooling", "embed", "embedding", "classify", "score", "reward"}
+    return isinstance(value, str) and value in _POOLING
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from plimsoll.core.serve_flags import ServeFlags, read_serve_flags
 from plimsoll.facts.engines import EngineVersion
 
 
-def read(version: str = "0.32.0", **flags: object) -> ServeFlags:
-    return read_serve_flags(flags, EngineVersion.parse(version))
+def read(**flags: object) -> ServeFlags:
+    return read_serve_flags(flags, EngineVersion.parse("0.32.0"))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from plimsoll.core.kv.options import EngineOptions
+from plimsoll.core.kv import EngineOptions
 from plimsoll.core.memory.coefficients import Coefficients, fitted
 from plimsoll.core.memory.flags import MemoryFlags
 from plimsoll.core.memory.loaded import LoadedWeights, loaded_weights

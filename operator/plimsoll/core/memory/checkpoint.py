@@ -26,7 +26,8 @@ _USUAL: Final[dict[str, JSONObject]] = {
 def likely_quantisations(facts: ModelFacts, flag: str | None, *, has_fp8: bool) -> tuple[Quantisation, ...]:
     """What the checkpoint may be stored as, likeliest first; more than one where a method's name leaves bits open.
 
-    The configuration's own description wins, except over ModelOpt and Quark, which re-quantise published checkpoints. compressed-tensors may be 8 bits, usual where tensor cores compute in fp8 (``has_fp8``), or 4.
+    The configuration's own description wins, except over ModelOpt and Quark, which re-quantise published checkpoints.
+    compressed-tensors may be 8 bits, usual where tensor cores compute in fp8 (``has_fp8``), or 4.
     """
     written = facts.quantisation
     if flag is None or (written.method is not None and not flag.startswith(("modelopt", "quark"))):

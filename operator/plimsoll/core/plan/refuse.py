@@ -24,7 +24,6 @@ QUANTIZATION_UNSUPPORTED: Final = "quantization_unsupported"
 DTYPE_UNSUPPORTED: Final = "dtype_unsupported"
 
 _GIB: Final = 1 << 30
-_FLOAT_KV: Final = frozenset({"float16", "bfloat16"})
 # Lowest compute capability of each method (``vllm-memory.md`` 3.6).
 _LEAST_CAPABILITY: Final = {
     "fp8": (7, 5),
@@ -132,17 +131,6 @@ def bfloat16_of_gpu(start: EngineStart, _resolved: Resolved) -> Refusal | None:
     )
 
 
-def cache_dtype_of_model(start: EngineStart, resolved: Resolved) -> Refusal | None:
-    """A cache in half precision has the model's own dtype."""
-    wanted = start.options.kv_cache_dtype
-    if wanted not in _FLOAT_KV or wanted == resolved.dtype:
-        return None
-    return Refusal(
-        KV_DTYPE_UNSUPPORTED,
-        f"kv_cache_dtype {wanted} differs from the model's dtype {resolved.dtype}: use auto, or fp8 where the GPU can.",
-    )
-
-
 def cache_dtype_of_checkpoint(start: EngineStart, _resolved: Resolved) -> Refusal | None:
     """e5m2 caches do not go with fp8 weights."""
     if start.options.kv_cache_dtype != "fp8_e5m2" or start.facts.quantisation.method != "fp8":
@@ -157,7 +145,6 @@ _FLAG_CHECKS: Final[tuple[Check, ...]] = (
     quantisation_of_checkpoint,
     quantisation_of_gpu,
     bfloat16_of_gpu,
-    cache_dtype_of_model,
     cache_dtype_of_checkpoint,
 )
 
@@ -215,18 +202,20 @@ def check_aftermath(start: EngineStart, step: Step, memory: MemoryBudget) -> Non
     Raises:
         Refusal: ``oom_risk``.
     """
-    if start.flags.kv_cache_memory_bytes is not None:
-        return
-    free = memory.total_bytes - context_bytes(step) - start.flags.other_engines_bytes - memory.requested_bytes
+    taken, given = memory.requested_bytes, start.flags.kv_cache_memory_bytes
+    if given is not None:
+        taken = given + sum(item.bytes for item in memory.items)
+    free = memory.total_bytes - context_bytes(step) - start.flags.other_engines_bytes - taken
     needed = after_kv_bytes(step)
     if needed > free:
+        knob = "gpu_memory_utilization" if given is None else "kv_cache_memory_bytes"
+        less = f"{(needed - free) / memory.total_bytes:.3f}" if given is None else str(needed - free)
         raise Refusal(
             OOM_RISK,
             f"After the cache is allocated about {_gib(needed)} GiB more are needed (CUDA graphs, kernels), "
-            f"{_gib(free)} GiB are left outside gpu_memory_utilization: lower it by "
-            f"{(needed - free) / memory.total_bytes:.3f}.",
+            f"{_gib(free)} GiB are left: lower {knob} by {less}.",
             needed_bytes=needed,
-            available_bytes=free,
+            available_bytes=max(0, free),
         )
 
 

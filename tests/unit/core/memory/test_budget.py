@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.core.kv import EngineOptions, Speculation
 from plimsoll.core.memory import MemoryBudget, MemoryFlags, budget
-from plimsoll.core.memory.coefficients import fitted
+from plimsoll.core.memory.coefficients import Coefficients, fitted
 from plimsoll.facts import catalogue, gpus
 from plimsoll.facts.engines import EngineVersion
 from plimsoll.facts.gpus import GPU
@@ -82,8 +82,8 @@ def test_fitting_repairs_a_wrong_coefficient() -> None:
     starts = [start for start in read_starts(DATA) if start.kind == "nvidia" and start.eval][:40]
     wrong = replace(fitted(), sample_bytes_per_logit=30.0)
 
-    def error(candidate: object) -> int:
-        return sum(abs(reserved_bytes(start.step, candidate) - (start.reserved or 0)) for start in starts)  # type: ignore[arg-type]
+    def error(candidate: Coefficients) -> int:
+        return sum(abs(reserved_bytes(start.step, candidate) - (start.reserved or 0)) for start in starts)
 
     assert error(fit(starts, wrong, 4)) < 0.5 * error(wrong)
 
