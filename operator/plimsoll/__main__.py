@@ -22,6 +22,7 @@ from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.loop import Loop
 from plimsoll.control.planning import Planner
+from plimsoll.control.podwatch import watch_pods
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.sweep import Sweep
@@ -87,6 +88,7 @@ class Operator:
             ("sweep", part("sweep", self._sweep)),
             ("loop", part("loop", self._work)),
             ("watch", part("watch", self._watch)),
+            *(("pods", part("pod watch", partial(self._watch_pods, ns))) for ns in self.settings.namespaces or (None,)),
         ]
 
     async def _beat(self) -> None:
@@ -115,6 +117,10 @@ class Operator:
                 gone.cancel()
             if not flag.is_set():
                 self.stop.set()
+
+    async def _watch_pods(self, namespace: str | None) -> None:
+        await self.sweep.synced.wait()
+        await watch_pods(self.cluster, self.sweep, self.cache, self.queue, namespace)
 
     async def _kopf(self, flag: asyncio.Event) -> None:
         namespaces = self.settings.namespaces

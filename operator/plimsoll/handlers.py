@@ -5,15 +5,14 @@ from typing import Any, Final
 
 import kopf
 
-from plimsoll.adapters.ports import CHILDREN, PODS, SERVICES, Kind
+from plimsoll.adapters.ports import CHILDREN, SERVICES, Change, Kind
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
+from plimsoll.control.remember import remember
 from plimsoll.control.workqueue import WorkQueue
 
-WATCHED: Final = (SERVICES, *CHILDREN, PODS)
-
-CHILD_DELAY_SECONDS: Final = 0.25
-"""Children change in bursts (Deployment, its pods, their conditions): one look at what came of it is enough."""
+WATCHED: Final = (SERVICES, *CHILDREN)
+"""Pods come through ``control/podwatch.py``: they are many and chatty, and an event costs Kopf milliseconds."""
 
 
 def registry(cache: Cache, queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
@@ -40,7 +39,7 @@ def settings(request_timeout_seconds: float, *, clusterwide: bool) -> kopf.Opera
     chosen.scanning.disabled = not clusterwide
     chosen.process.ultimate_exiting_timeout = 30
     chosen.persistence.finalizer = f"{names.GROUP}/unused"
-    for kind in (*CHILDREN, PODS):
+    for kind in CHILDREN:
         chosen.watching.label_selectors[kind.group, kind.version, kind.plural] = (
             f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
         )
@@ -49,18 +48,6 @@ def settings(request_timeout_seconds: float, *, clusterwide: bool) -> kopf.Opera
 
 def _handler(kind: Kind, cache: Cache, queue: WorkQueue[Key]) -> Callable[..., Awaitable[None]]:
     async def on_event(event: dict[str, Any], **_: Any) -> None:  # noqa: ANN401 - Kopf's keyword arguments
-        remember(kind, event, cache, queue)
+        remember(kind, Change(event.get("type") == "DELETED", event["object"]), cache, queue)
 
     return on_event
-
-
-def remember(kind: Kind, event: dict[str, Any], cache: Cache, queue: WorkQueue[Key]) -> None:
-    """Put one watch event into the cache, and the service it concerns in line."""
-    forget = event.get("type") == "DELETED"
-    key = cache.drop(kind, event["object"]) if forget else cache.put(kind, event["object"])
-    if key is None:
-        return
-    if kind is SERVICES:
-        queue.add(key)
-    else:
-        queue.add_after(key, CHILD_DELAY_SECONDS)

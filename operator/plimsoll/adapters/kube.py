@@ -17,9 +17,11 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
 from plimsoll.adapters.ports import (
+    Change,
     ClusterError,
     ConflictError,
     ForbiddenError,
+    GoneError,
     InvalidError,
     Kind,
     NotFoundError,
@@ -29,6 +31,9 @@ from plimsoll.adapters.ports import (
 
 APPLY_PATCH = "application/apply-patch+yaml"
 PAGE_SIZE = 500
+WATCH_SECONDS = 240
+SILENT_WATCH_SECONDS = 90
+HTTP_REFUSED = 400
 
 _BY_STATUS: Mapping[int, type[ClusterError]] = {
     400: InvalidError,
@@ -36,7 +41,7 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
     403: ForbiddenError,
     404: NotFoundError,
     409: ConflictError,
-    410: UnreachableError,
+    410: GoneError,
     422: InvalidError,
     429: UnreachableError,
 }
@@ -139,6 +144,36 @@ class KubeCluster:
                 return
             query["continue"] = following
 
+    async def version(self, kind: Kind, namespace: str | None = None) -> str:
+        """A version to watch from: what a listing made after this call shows is at least as new."""
+        page = await self._request("GET", _path(kind, namespace), {"limit": "1"})
+        return str(page["metadata"]["resourceVersion"])
+
+    async def watch(self, kind: Kind, namespace: str | None, selector: str, since: str) -> AsyncIterator[Change]:
+        """Changes after a listing's version, until the server ends the stream; GoneError when it is too old."""
+        query = {
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": since,
+            "labelSelector": selector,
+            "timeoutSeconds": str(WATCH_SECONDS),
+        }
+        # Bookmarks come every minute: a stream that says nothing for longer is dead.
+        timeout = aiohttp.ClientTimeout(total=None, connect=5, sock_read=SILENT_WATCH_SECONDS)
+        path = _path(kind, namespace)
+        response = await self._send("GET", path, query, None, "", timeout)
+        try:
+            async for line in response.content:
+                event = json.loads(line)
+                if event["type"] == "ERROR":
+                    raise _error("WATCH", path, int(event["object"].get("code", 0)), line, None)
+                if event["type"] != "BOOKMARK":
+                    yield Change(event["type"] == "DELETED", event["object"])
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnreachableError(f"WATCH {path}: {error or type(error).__name__}") from error
+        finally:
+            response.close()
+
     async def apply(
         self, kind: Kind, manifest: Object, manager: str, *, subresource: str = "", force: bool = True
     ) -> Object:
@@ -183,23 +218,39 @@ class KubeCluster:
         body: Object | None = None,
         content_type: str = "",
     ) -> Object:
+        timeout = aiohttp.ClientTimeout(total=self._timeout, connect=5)
+        response = await self._send(method, path, query, body, content_type, timeout)
+        try:
+            return cast("Object", json.loads(await response.read()))
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise UnreachableError(f"{method} {path}: the answer broke off ({error})") from error
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: Object | None,
+        content_type: str,
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, by phase
+    ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "Content-Type": content_type or "application/json"}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
-        timeout = aiohttp.ClientTimeout(total=self._timeout, connect=5)
         try:
-            response = await self._client.rest_client.request(
+            answer = await self._client.rest_client.request(
                 method, url, headers=headers, body=body, _request_timeout=timeout
             )
-            payload = await response.read()
+            response: aiohttp.ClientResponse = answer.response
+            refused = await response.read() if response.status >= HTTP_REFUSED else b""
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self.failing = True
             reason = str(error) or type(error).__name__
             raise UnreachableError(f"{method} {path}: no answer from the API server ({reason})") from error
         self.failing, self.answered_seconds = False, time.monotonic()
-        if response.status >= 400:  # noqa: PLR2004 - HTTP's own line
-            raise _error(method, path, response.status, payload, response.getheader("Retry-After"))
-        return cast("Object", json.loads(payload))
+        if response.status >= HTTP_REFUSED:
+            raise _error(method, path, response.status, refused, response.headers.get("Retry-After"))
+        return response
 
 
 def _path(kind: Kind, namespace: str | None = None, name: str = "", subresource: str = "") -> str:

@@ -64,6 +64,18 @@ class UnreachableError(ClusterError):
     """No answer, 429 or 5xx: later may be better."""
 
 
+class GoneError(ClusterError):
+    """410: the version to watch from is too old; list again."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One watch event: the object as it is now, or as it was when it was deleted."""
+
+    deleted: bool
+    object: Object
+
+
 class Cluster(Protocol):
     """The Kubernetes API: plain dicts in and out. Every call may raise ClusterError."""
 
@@ -72,6 +84,12 @@ class Cluster(Protocol):
 
     def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> AsyncIterator[Object]:
         """All objects of a kind, page by page."""
+
+    async def version(self, kind: Kind, namespace: str | None = None) -> str:
+        """A version to watch from: what a listing made after this call shows is at least as new."""
+
+    def watch(self, kind: Kind, namespace: str | None, selector: str, since: str) -> AsyncIterator[Change]:
+        """Changes after a listing's version, until the server ends the stream; GoneError when it is too old."""
 
     async def apply(
         self, kind: Kind, manifest: Object, manager: str, *, subresource: str = "", force: bool = True

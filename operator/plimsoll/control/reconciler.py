@@ -37,6 +37,7 @@ from plimsoll.core.rollout import Target
 log = logging.getLogger("plimsoll.reconcile")
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
+FIRST_LOOK_SECONDS: Final = 1.0
 REFUSED_RECHECK_SECONDS: Final = 30.0
 """A refusal may end without an event of ours: a ConfigMap corrected, a right granted."""
 
@@ -108,6 +109,8 @@ class Reconciler:
             applied = await self._apply_all(request, target.revision, replicas, live)
             if applied.blocked is None and not applied.waiting:
                 await self._tidy(request, target.revision, replicas, live, revisions)
+        if self._just_made(request, live):
+            return FIRST_LOOK_SECONDS
         facts = _facts(request, target, replicas, applied)
         facts = replace(facts, fleet=self._fleet(key, request, replicas))
         again = await self._report(key, service, facts, target.revision, replicas)
@@ -116,6 +119,11 @@ class Reconciler:
         if facts.refusal or facts.blocked or facts.update_unknown:
             return REFUSED_RECHECK_SECONDS
         return again
+
+    def _just_made(self, request: Request, live: Live) -> bool:
+        """The Deployment is new: what its controller makes of it, a moment later, is the first thing to report."""
+        known = (DEPLOYMENTS, request.name) in live
+        return not known and self.cache.get(DEPLOYMENTS, request.namespace, request.name) is not None
 
     def _replicas(self, request: Request, target: Target, live: Live) -> int:
         """How many to run; a fleet without a plan for its new spec keeps its count."""
@@ -147,7 +155,9 @@ class Reconciler:
         kind = _KIND_OF[manifest["apiVersion"], manifest["kind"]]
         name = manifest["metadata"]["name"]
         known = live.get((kind, name))
-        if known is None or judge(known, request.name, request.uid).verdict != "ours":
+        if known is None and kind is REVISIONS:
+            pass  # its name is a hash of its content: nobody else has it
+        elif known is None or judge(known, request.name, request.uid).verdict != "ours":
             await self._check_owner(request, kind, name)
         elif self._current(manifest, known):
             return

@@ -65,13 +65,14 @@ class Sweep:
 
     async def _try(self, kind: Kind, namespace: str | None) -> bool:
         try:
-            await self._list(kind, namespace)
+            await self.list_kind(kind, namespace)
         except ClusterError as error:
             log.warning("listing %s failed, trying again in a few seconds: %s", kind.plural, error.message)
             return False
         return True
 
-    async def _list(self, kind: Kind, namespace: str | None) -> None:
+    async def list_kind(self, kind: Kind, namespace: str | None) -> None:
+        """List one kind: put what is there, forget what is not."""
         since, seen = self.cache.mark(), []
         async for obj in self.cluster.list(kind, namespace, "" if kind is SERVICES else OWNED):
             meta = obj["metadata"]
