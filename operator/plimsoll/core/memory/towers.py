@@ -11,6 +11,7 @@ from typing import Final
 
 from plimsoll.core.memory.tensors import Cut, Tensor
 from plimsoll.facts.fields import Fields
+from plimsoll.facts.models import ModelFacts
 
 # MLPs with a gate, by the model type of the vision part.
 _GATED: Final = frozenset(
@@ -59,6 +60,14 @@ class Tower:
     whole: bool
 
 
+def open_wrapper(facts: ModelFacts) -> Fields:
+    """The object that holds a model's towers: the file, or its ``thinker_config`` (Qwen-Omni)."""
+    config = facts.config.get("thinker_config")
+    config = config if isinstance(config, Mapping) else facts.config
+    written = config.get("model_type")
+    return Fields(config, "", written if isinstance(written, str) else "")
+
+
 def vision_part(top: Fields) -> Fields | None:
     """The description of what sees: as written, else that of the wrapper's class."""
     usual = _OF_CLASS.get(top.model_type)
@@ -103,8 +112,9 @@ def tower_tensors(top: Fields, hidden: int) -> Iterator[Tensor]:
 
 def _audio(top: Fields) -> Iterator[Tensor]:
     """MiMo's encoder of speech: tables of codes, a small transformer with a vocabulary it never uses, a projection."""
-    audio = top.child("audio_config")
-    if audio is None or not audio.has("input_local_dim"):
+    audio = top.child("audio_config") or top
+    if not audio.has("input_local_dim"):
+        yield from _speech_encoder(audio)
         return
     width, channels = audio.integer("input_local_dim"), audio.optional_int("audio_channels") or 1
     codes = int(str(audio.values.get("speech_vocab_size", 0))) if audio.has("speech_vocab_size") else 0
@@ -117,6 +127,23 @@ def _audio(top: Fields) -> Iterator[Tensor]:
     yield Tensor("vision.audio.layers", layers * (4 * width + 3 * inner), width, linear=False)
     out, grouped = audio.optional_int("out_hidden_size") or 0, width * (audio.optional_int("group_size") or 1)
     yield Tensor("vision.audio.projection", 4 * grouped, grouped + out, linear=False)
+
+
+def _speech_encoder(audio: Fields) -> Iterator[Tensor]:
+    """Whisper's encoder, alone or as a wrapper's audio part."""
+    layers, width = audio.optional_int("encoder_layers"), audio.optional_int("d_model")
+    if not layers or not width:
+        return
+    inner = audio.optional_int("encoder_ffn_dim") or 4 * width
+    for index in range(layers):
+        path = f"vision.audio.{index}"
+        yield Tensor(f"{path}.qkv_proj", 3 * width, width, Cut.OUTPUTS)
+        yield Tensor(f"{path}.out_proj", width, width, Cut.INPUTS)
+        yield Tensor(f"{path}.fc1", inner, width, Cut.OUTPUTS)
+        yield Tensor(f"{path}.fc2", width, inner, Cut.INPUTS)
+    yield Tensor("vision.audio.positions", audio.optional_int("max_source_positions") or 0, width, linear=False)
+    bins = audio.optional_int("num_mel_bins") or 0
+    yield Tensor("vision.audio.convolutions", 3 * (bins + width), width, linear=False)
 
 
 def _vision(top: Fields, hidden: int) -> Iterator[Tensor]:
