@@ -12,7 +12,7 @@ import gzip
 import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -292,11 +292,7 @@ def _print_row(outcome: Outcome) -> None:
 
 
 def _rounded(found: Coefficients) -> dict[str, float]:
-    return {
-        field.name: round(getattr(found, field.name), 3 if isinstance(getattr(found, field.name), float) else None)
-        for field in fields(found)
-        if asdict(found)
-    }
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(found).items()}
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Inventory:
 def read_inventory(facts: ModelFacts, *, text_only: bool = False) -> Inventory:
     """Matrices of the model; ``text_only`` leaves its towers out.
 
-    Source of every shape: vLLM 0.32 ``model_executor/models``; ``vllm-memory.md`` 5.2.
+    Source of every shape: vLLM 0.32 ``model_executor/models``.
     """
     top = open_wrapper(facts)
     decoder = open_decoder(facts)

@@ -72,8 +72,8 @@ def ranks_of(options: EngineOptions, flags: MemoryFlags) -> Ranks:
 
 
 def _read(facts: ModelFacts, flag: str | None, options: EngineOptions) -> tuple[Weights, ...]:
-    device = options.device
-    return _weights(facts, flag, options.dtype, options.text_only, device != "cpu" and device.at_least(8, 9))
+    has_fp8 = options.device != "cpu" and (options.device.supports("fp8") or options.device.at_least(8, 9))
+    return _weights(facts, flag, options.dtype, options.text_only, has_fp8)
 
 
 @lru_cache(maxsize=512)
