@@ -264,6 +264,11 @@ class ModelFacts:
         return any(isinstance(cache, RecurrentState) for cache in self.caches)
 
     @cached_property
+    def states_are_mamba(self) -> bool:
+        """Whether every recurrent state is one of Mamba's."""
+        return all(cache.kind in {"mamba1", "mamba2"} for cache in self.caches if isinstance(cache, RecurrentState))
+
+    @cached_property
     def has_attention(self) -> bool:
         """Whether any layer keeps keys of past tokens."""
         return any(not isinstance(cache, RecurrentState) for cache in self.caches)
@@ -272,6 +277,11 @@ class ModelFacts:
     def has_chunks(self) -> bool:
         """Whether any layer attends within chunks only."""
         return any(isinstance(cache, SoftmaxAttention) and cache.chunk_tokens for cache in self.caches)
+
+    @cached_property
+    def has_windows(self) -> bool:
+        """Whether any layer keeps only a window of tokens."""
+        return any(isinstance(cache, SoftmaxAttention) and cache.window_tokens for cache in self.caches)
 
     @cached_property
     def has_encoder(self) -> bool:

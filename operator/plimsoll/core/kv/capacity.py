@@ -66,7 +66,7 @@ def fitting_max_model_len(layout: KVLayout, available_bytes: int, limit: int | N
     longest = limit or layout.resolved.max_model_len
     available = _overridden(layout, available_bytes)
     return min(
-        (_longest_fitting(layout, available - stage, stage, longest) for stage in layout.stage_bytes if stage),
+        (_longest_fitting(layout, available - _reserved(layout, stage), stage, longest) for stage in layout.stage_bytes if stage),
         default=longest,
     )
 
@@ -97,7 +97,7 @@ def _overridden(layout: KVLayout, available_bytes: int) -> int:
 
 def _check_fits(layout: KVLayout, available_bytes: int, stage_bytes: int, length: int) -> None:
     """One request must fit beside the null block."""
-    usable = available_bytes - stage_bytes
+    usable = available_bytes - _reserved(layout, stage_bytes)
     if usable <= 0:
         raise Refusal(
             NO_MEMORY_FOR_KV,
@@ -118,6 +118,11 @@ def _check_fits(layout: KVLayout, available_bytes: int, stage_bytes: int, length
         available_bytes=usable,
         estimated_max_model_len=estimate or None,
     )
+
+
+def _reserved(layout: KVLayout, stage_bytes: int) -> int:
+    """Bytes of the null block, where the check leaves it out."""
+    return stage_bytes if layout.options.rules.reserves_null_block else 0
 
 
 def _longest_fitting(layout: KVLayout, usable_bytes: int, stage_bytes: int, limit: int) -> int:

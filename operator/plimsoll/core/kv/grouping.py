@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from math import lcm
 
 from plimsoll.core.kv.options import BAD_FLAG, Refusal
+from plimsoll.core.kv.rules import CacheRules
 from plimsoll.core.kv.specs import LayerSpec, ceil_div, round_up
 
-# How much longer the longest kind may be before the shortest one sets the group size.
-_NEARLY_EQUAL = 1.5
 _WINDOWED = frozenset({"sliding", "sliding_latent"})
 _FULL = frozenset({"full", "latent"})
 
@@ -40,7 +39,9 @@ class Group:
         return max(spec.blocks_for(tokens, in_flight_tokens, context_parallel) for spec in self.specs)
 
 
-def group_layers(members: Sequence[Member], *, hybrid_manager: bool, block_outermost: bool) -> tuple[Group, ...]:
+def group_layers(
+    members: Sequence[Member], rules: CacheRules, *, hybrid_manager: bool, block_outermost: bool
+) -> tuple[Group, ...]:
     """Sort caches into groups.
 
     Raises:
@@ -54,7 +55,7 @@ def group_layers(members: Sequence[Member], *, hybrid_manager: bool, block_outer
         return (Group(tuple(members)),)
     if block_outermost and len({member.spec.page_bytes for member in members}) > 1:
         return _packed(members)
-    return _equal_pages(_unify_pages(members))
+    return _equal_pages(_unify_pages(members, rules), rules)
 
 
 def _uniform(specs: Iterable[LayerSpec]) -> bool:
@@ -91,35 +92,39 @@ def _without_manager(members: Sequence[Member]) -> list[Member]:
     return promoted
 
 
-def _unify_pages(members: Sequence[Member]) -> list[Member]:
+def _unify_pages(members: Sequence[Member], rules: CacheRules) -> list[Member]:
     """Give every layer the largest page: more tokens a block where that divides, padding where it does not."""
     largest = max(member.spec.page_bytes for member in members)
     fitted: dict[LayerSpec, LayerSpec] = {}
     for member in members:
         if member.spec not in fitted:
-            fitted[member.spec] = _fit_page(member.spec, largest)
+            fitted[member.spec] = _fit_page(member.spec, largest, rules)
     return [Member(fitted[member.spec], member.layer) for member in members]
 
 
-def _fit_page(spec: LayerSpec, page_bytes: int) -> LayerSpec:
+def _fit_page(spec: LayerSpec, page_bytes: int, rules: CacheRules) -> LayerSpec:
     if spec.page_bytes == page_bytes:
         return spec
-    if spec.kind == "state":
+    if spec.kind == "state" and rules.pads_states:
         return spec.padded_to(page_bytes)
     if page_bytes % spec.page_bytes == 0:
         return spec.with_block(spec.block_tokens * (page_bytes // spec.page_bytes))
-    if spec.kind in {"latent", "sliding_latent"}:
-        raise Refusal(BAD_FLAG, "Page sizes of the layers cannot be made equal, and MLA pages cannot be padded.")
+    if spec.kind in {"latent", "sliding_latent", "state"} or not rules.pads_pages:
+        raise Refusal(
+            BAD_FLAG,
+            f"A page of {spec.page_bytes} bytes does not divide the largest page of {page_bytes} bytes and cannot be "
+            "padded.",
+        )
     return spec.padded_to(page_bytes)
 
 
-def _equal_pages(members: Sequence[Member]) -> tuple[Group, ...]:
+def _equal_pages(members: Sequence[Member], rules: CacheRules) -> tuple[Group, ...]:
     """Groups of as many layers as the rarest kind has; nearly equal kinds take the most frequent's number."""
     buckets: dict[LayerSpec, list[Member]] = {}
     for member in members:
         buckets.setdefault(member.spec, []).append(member)
     fewest, most = min(map(len, buckets.values())), max(map(len, buckets.values()))
-    size = most if most < fewest * _NEARLY_EQUAL else fewest
+    size = most if most < fewest * rules.nearly_equal else fewest
     return tuple(
         Group(tuple(bucket[start::count]))
         for bucket in buckets.values()

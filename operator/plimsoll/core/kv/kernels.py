@@ -88,6 +88,7 @@ TURBOQUANT_ATTN: Final = Kernel("TURBOQUANT", (16, 32, 64, 128), frozenset(TURBO
 FLASH_ATTN_MLA: Final = Kernel("FLASH_ATTN_MLA", (16,), _PLAIN)
 FLASHMLA: Final = Kernel("FLASHMLA", (64,), _PLAIN | _FP8_E4M3, multiples=False)
 FLASHINFER_MLA: Final = Kernel("FLASHINFER_MLA", (32, 64), _PLAIN | _FP8_E4M3, multiples=False)
+FLASHINFER_MLA_64: Final = Kernel("FLASHINFER_MLA", (64,), FLASHINFER_MLA.kv_dtypes, multiples=False)
 CUTLASS_MLA: Final = Kernel("CUTLASS_MLA", (128,), _PLAIN | _FP8_E4M3, multiples=False)
 TRITON_MLA: Final = Kernel("TRITON_MLA", (16,), _PLAIN | _FP8_E4M3)
 CPU_ATTN: Final = Kernel("CPU_ATTN", (32,), frozenset({"auto"}) | FP8 - {"fp8_inc"}, preferred_block=128)
@@ -257,11 +258,11 @@ def _latent_candidates(options: EngineOptions) -> Iterator[Kernel]:
             options.attention_backend, (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, CUTLASS_MLA, TRITON_MLA)
         )
         return
-    major = options.capability[0]
+    major, old = options.capability[0], options.rules.flashmla_first
     if major == 10:  # noqa: PLR2004
-        yield from (FLASHINFER_MLA, CUTLASS_MLA)
+        yield from (FLASHINFER_MLA_64 if old else FLASHINFER_MLA, CUTLASS_MLA)
     elif major == 9:  # noqa: PLR2004
-        yield from (FLASH_ATTN_MLA, FLASHMLA)
+        yield from (FLASHMLA, FLASH_ATTN_MLA) if old else (FLASH_ATTN_MLA, FLASHMLA)
     yield TRITON_MLA
 
 
@@ -296,6 +297,8 @@ def _runs_latent(
     if options.block_size is not None and not kernel.accepts(options.block_size):
         return False
     row = latent.latent_dim + latent.rope_dim
+    if kernel is FLASHINFER_MLA_64:
+        return latent.nope_dim == 128  # noqa: PLR2004
     if kernel is FLASHINFER_MLA:
         return latent.nope_dim in {0, 64, 128, 192}
     if kernel is FLASHMLA_SPARSE:

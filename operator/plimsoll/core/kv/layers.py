@@ -14,7 +14,7 @@ from plimsoll.core.kv.kernels import FIXED, Kernel
 from plimsoll.core.kv.kv_dtype import resolve_kv_dtype, stored_dtype
 from plimsoll.core.kv.options import HEADS_NOT_DIVISIBLE, EngineOptions, Refusal, Resolved, resolve
 from plimsoll.core.kv.specs import LayerSpec, ceil_div, round_up
-from plimsoll.core.kv.states import state_blocks, state_bytes
+from plimsoll.core.kv.states import keeps_every_state, leaves_checkpoint, state_blocks, state_bytes
 from plimsoll.facts.models import (
     Cache,
     CompressedAttention,
@@ -28,7 +28,9 @@ from plimsoll.facts.models import (
     SoftmaxAttention,
 )
 
-_LATENT_ALIGNMENT = 128
+_OLD_LATENT_UNIT = 64
+_MAMBA1_CHUNK = 2048
+_CHECKPOINT_TOKENS = {"gdn": 64, "kda": 16}
 
 
 @dataclass(frozen=True)
@@ -135,13 +137,39 @@ def _align_hybrid(
     states = [cache for cache in dict.fromkeys(facts.caches) if isinstance(cache, RecurrentState)]
     state_page = max(state_bytes(state, facts, options, resolved.dtype) for state in states)
     token_bytes = _model_token_bytes(facts, options, resolved, kv_dtype)
-    unit = max(chosen[0].smallest_block, block_tokens)
-    if facts.uses_latent_attention:
-        unit = max(unit, _LATENT_ALIGNMENT)
+    unit = _hybrid_unit(facts, options, chosen, block_tokens)
+    if any(keeps_every_state(state, options, prefix_caching=resolved.prefix_caching) for state in states):
+        unit = lcm(unit, options.mamba_block_size or _mamba_chunk(facts))
+    unit = lcm(unit, _checkpoint_unit(states, options, resolved))
     needed = unit * ceil_div(state_page, unit * token_bytes)
-    needed = round_up(needed, lcm(*(kernel.smallest_block for kernel in chosen)))
+    if options.rules.state_unit_from_kernel:
+        needed = round_up(needed, lcm(*(kernel.smallest_block for kernel in chosen)))
     block = max(block_tokens, needed)
     return block, block * token_bytes
+
+
+def _hybrid_unit(facts: ModelFacts, options: EngineOptions, chosen: Sequence[Kernel], block_tokens: int) -> int:
+    """Tokens by which the attention block of a hybrid grows."""
+    if not options.rules.state_unit_from_kernel:
+        return _OLD_LATENT_UNIT if facts.uses_latent_attention else kernels.DEFAULT_BLOCK
+    unit = max(chosen[0].smallest_block, block_tokens)
+    return max(unit, options.rules.latent_state_unit) if facts.uses_latent_attention else unit
+
+
+def _checkpoint_unit(states: Sequence[RecurrentState], options: EngineOptions, resolved: Resolved) -> int:
+    """Tokens that checkpoints in mid-prefill are apart by."""
+    if not (options.rules.gdn_checkpoints and resolved.prefix_caching):
+        return 1
+    return lcm(*(_CHECKPOINT_TOKENS.get(state.kind, 1) for state in states if leaves_checkpoint(state, options)))
+
+
+def _mamba_chunk(facts: ModelFacts) -> int:
+    """Tokens of one chunk of the scan; Mamba1 has none and counts as 2,048."""
+    for key in ("mamba_chunk_size", "chunk_size"):
+        value = facts.raw.get(key)
+        if isinstance(value, int):
+            return value
+    return _MAMBA1_CHUNK
 
 
 def _model_token_bytes(facts: ModelFacts, options: EngineOptions, resolved: Resolved, kv_dtype: str) -> int:
@@ -180,7 +208,8 @@ def _softmax(cache: SoftmaxAttention, options: EngineOptions, choices: Choices) 
     content = (heads, cache.head_dim, cache.value_dim, choices.kv_dtype)
     block = choices.block_tokens
     if cache.window_tokens is not None:
-        block = choices.kernel_of[cache].largest_block_within(block)
+        if options.rules.window_blocks:
+            block = choices.kernel_of[cache].largest_block_within(block)
         return LayerSpec(
             "sliding",
             block,
@@ -261,6 +290,7 @@ def _state(cache: RecurrentState, facts: ModelFacts, options: EngineOptions, cho
         ("state", cache.kind, cache.tensors),
         padded_bytes=choices.state_page_bytes,
         state_blocks=state_blocks(cache, options, prefix_caching=caching),
+        keeps_every_state=keeps_every_state(cache, options, prefix_caching=caching),
         sharded=False,
         replicated=all(tensor.replicated for tensor in cache.tensors),
     )

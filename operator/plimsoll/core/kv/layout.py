@@ -53,7 +53,9 @@ def plan_layout(facts: ModelFacts, options: EngineOptions) -> KVLayout:
     choices = choose(facts, options)
     members = _members(facts, options, choices)
     outermost = block_outermost(facts)
-    groups = group_layers(members, hybrid_manager=choices.resolved.hybrid_manager, block_outermost=outermost)
+    groups = group_layers(
+        members, options.rules, hybrid_manager=choices.resolved.hybrid_manager, block_outermost=outermost
+    )
     return KVLayout(
         options=options,
         resolved=choices.resolved,

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from plimsoll.core.kv.rules import CacheRules, rules_of
 from plimsoll.facts.engines import NEWEST, EngineVersion, batch_defaults, prefix_caching_of_state_models
 from plimsoll.facts.gpus import GPU
 from plimsoll.facts.models import ModelFacts
@@ -117,6 +118,11 @@ class EngineOptions:
         return (0, 0) if device == "cpu" or device.capability is None else device.capability
 
     @property
+    def rules(self) -> CacheRules:
+        """What this release does differently from others."""
+        return rules_of(self.version)
+
+    @property
     def speculative_tokens(self) -> int:
         """Draft tokens a step."""
         return self.speculation.tokens if self.speculation else 0
@@ -143,6 +149,8 @@ def resolve(facts: ModelFacts, options: EngineOptions) -> Resolved:
         Refusal: the context is above the model's limit, or heads do not divide.
     """
     check_parallel(facts, options)
+    if options.on_cpu:
+        _check_cpu(facts, options)
     max_model_len = resolve_max_model_len(facts, options)
     batched_tokens, seqs = resolve_batch(options, max_model_len)
     if options.on_cpu and facts.uses_latent_attention:
@@ -157,6 +165,20 @@ def resolve(facts: ModelFacts, options: EngineOptions) -> Resolved:
         dtype=_dtype(facts, options),
         retained_tokens=_retained_tokens(facts, options),
     )
+
+
+def _check_cpu(facts: ModelFacts, options: EngineOptions) -> None:
+    """What older CPU builds could not run (``data/engines``: recorded refusals of 0.11.0 to 0.28.0)."""
+    if facts.uses_latent_attention and not options.version.at_least(29):
+        raise Refusal(NO_ATTENTION_BACKEND, "MLA is not supported on CPU.")
+    if options.kv_cache_dtype not in {"auto", "float16", "bfloat16"} and not options.version.at_least(20):
+        raise Refusal(KV_DTYPE_UNSUPPORTED, "FP8 KV cache does not work with chunked prefill on the CPU backend.")
+    if facts.has_state and facts.has_attention and not options.version.at_least(12):
+        raise Refusal(NO_ATTENTION_BACKEND, "Models with recurrent state are not supported on CPU.")
+    if facts.has_state and facts.has_attention and options.version.at_least(17) and not options.version.at_least(20):
+        raise Refusal(BAD_FLAG, "The CPU backend of this release cannot make state and attention pages equal.")
+    if facts.has_windows and not options.version.at_least(12):
+        raise Refusal(NO_ATTENTION_BACKEND, "Sliding-window attention is not supported on CPU.")
 
 
 def check_parallel(facts: ModelFacts, options: EngineOptions) -> None:
@@ -234,9 +256,19 @@ def _prefix_caching(facts: ModelFacts, options: EngineOptions) -> bool:
     """On for decoders and, from 0.28, for hybrids; off where nothing could be found again."""
     if not facts.has_attention or facts.has_encoder or (options.on_cpu and facts.uses_latent_attention):
         return False
+    if facts.has_state and not _caches_state(facts, options):
+        return False
     if options.enable_prefix_caching is not None:
         return options.enable_prefix_caching
     return not facts.has_state or prefix_caching_of_state_models(options.version)
+
+
+def _caches_state(facts: ModelFacts, options: EngineOptions) -> bool:
+    """Whether this release can keep the recurrent state of the model for prefixes."""
+    rule = options.rules.state_caching
+    if rule == "mamba_only":
+        return facts.states_are_mamba
+    return rule != "never"
 
 
 def _concurrent_batches(options: EngineOptions) -> int:
@@ -244,7 +276,9 @@ def _concurrent_batches(options: EngineOptions) -> int:
 
     Source: vLLM 0.32 ``config/vllm.py max_concurrent_batches``; a CPU never schedules ahead.
     """
-    ahead = options.async_scheduling is not False and not options.on_cpu and options.version.at_least(14)
+    if not options.rules.counts_in_flight:
+        return 1
+    ahead = options.async_scheduling is not False and not options.on_cpu
     return options.pipeline_parallel + (1 if ahead else 0)
 
 
@@ -258,7 +292,8 @@ def _hybrid_manager(facts: ModelFacts, options: EngineOptions) -> bool:
     if not facts.has_chunks:
         return True
     drafts_with_eagle = options.speculation is not None and options.speculation.eagle_like
-    return options.environment.get(_CHUNKS_ALLOWED, "1") != "0" and not drafts_with_eagle
+    default = "1" if options.rules.chunks_in_groups else "0"
+    return options.environment.get(_CHUNKS_ALLOWED, default) != "0" and not drafts_with_eagle
 
 
 def _retained_tokens(facts: ModelFacts, options: EngineOptions) -> int:

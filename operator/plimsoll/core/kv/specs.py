@@ -14,7 +14,7 @@ class LayerSpec:
     ``natural_bytes`` is what a block of ``block_tokens`` needs, ``padded_bytes`` what it takes where pages were made
     equal. ``content`` tells caches of equal size apart (heads, widths, dtype). ``stride_bytes`` is the unit that
     consecutive blocks must be apart by. ``sharded``: decode context parallelism splits its tokens;
-    ``replicated``: a state that is whole on every rank.
+    ``replicated``: a state that is whole on every rank; ``keeps_every_state``: one is kept for every block of tokens.
     """
 
     kind: Kind
@@ -28,6 +28,7 @@ class LayerSpec:
     state_blocks: int = 0
     sharded: bool = True
     replicated: bool = False
+    keeps_every_state: bool = False
     stride_bytes: int = 1
 
     @property
@@ -62,7 +63,8 @@ class LayerSpec:
         Source: vLLM 0.32 ``v1/kv_cache_interface.py``, ``max_memory_usage_bytes`` of each spec.
         """
         if self.kind == "state":
-            return self.state_blocks
+            history = ceil_div(tokens, self.block_tokens) if self.keeps_every_state else 0
+            return self.state_blocks + history
         if self.kind == "ring":
             return 1
         if self.kind == "cross":

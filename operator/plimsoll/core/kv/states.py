@@ -21,9 +21,19 @@ def state_blocks(state: RecurrentState, options: EngineOptions, *, prefix_cachin
 
     A kernel that can leave a checkpoint in the middle of a prefill takes one more.
     """
+    if options.rules.state_caching in {"never", "mamba_only"}:
+        return 0 if prefix_caching else 1
+    if keeps_every_state(state, options, prefix_caching=prefix_caching):
+        return options.speculative_tokens if options.version.at_least(22) else 0
     if not prefix_caching:
         return 1 + options.speculative_tokens
     return 2 + options.speculative_tokens + (1 if leaves_checkpoint(state, options) else 0)
+
+
+def keeps_every_state(state: RecurrentState, options: EngineOptions, *, prefix_caching: bool) -> bool:
+    """Whether a state is kept for every block of tokens: Mamba with prefix caching, before 0.28."""
+    mamba = state.kind in {"mamba1", "mamba2"}
+    return prefix_caching and mamba and options.rules.state_caching in {"mamba_only", "every_token"}
 
 
 def leaves_checkpoint(state: RecurrentState, options: EngineOptions) -> bool:
@@ -34,10 +44,10 @@ def leaves_checkpoint(state: RecurrentState, options: EngineOptions) -> bool:
     if options.on_cpu and state.kind != "mamba2":
         return False
     if state.kind == "mamba2":
-        return options.version.at_least(32)
+        return options.rules.mamba_checkpoints
     if state.kind == "kda":
-        return options.version.at_least(32) and kda_uses_flashkda(state, options)
-    return state.kind == "gdn" and options.version.at_least(33) and gdn_uses_flashinfer(state, options)
+        return options.rules.mamba_checkpoints and kda_uses_flashkda(state, options)
+    return state.kind == "gdn" and options.rules.gdn_checkpoints and gdn_uses_flashinfer(state, options)
 
 
 def kda_uses_flashkda(state: RecurrentState, options: EngineOptions) -> bool:
@@ -84,6 +94,6 @@ def _tensor_bytes(tensor: StateTensor, facts: ModelFacts, options: EngineOptions
     if options.mamba_ssm_cache_dtype != "auto":
         return float_bytes(options.mamba_ssm_cache_dtype)
     # Accelerated CPU kernels keep the recurrence in float32 whatever the model says.
-    if options.on_cpu and options.version.at_least(32):
+    if options.on_cpu and options.rules.float32_state_on_cpu:
         return float_bytes("float32")
     return float_bytes(facts.state_dtype or convolution)
