@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
-from plimsoll.core.memory.mixers import Decoder, mixer
-from plimsoll.core.memory.mlps import dense, dense_intermediate, matrices_of, read_experts, routed
+from plimsoll.core.memory.decoder import Decoder, open_decoder
+from plimsoll.core.memory.mixers import layer_mixers
+from plimsoll.core.memory.mlps import Mlps, layer_mlp, read_mlps
+from plimsoll.core.memory.states import FLOAT32_BYTES
 from plimsoll.core.memory.tensors import Cut, Tensor
 from plimsoll.core.memory.towers import tower_tensors
 from plimsoll.facts.fields import MAX_TOKENS, Fields
@@ -35,19 +37,17 @@ def read_inventory(facts: ModelFacts, *, text_only: bool = False) -> Inventory:
     Source of every shape: vLLM 0.32 ``model_executor/models``; ``vllm-memory.md`` 5.2.
     """
     top = Fields(facts.config, "", str(facts.config.get("model_type") or ""))
-    text = Fields(facts.raw, "", facts.model_type)
-    decoder = Decoder(facts, text, facts.dims.hidden_size)
+    decoder = open_decoder(facts)
+    mlps = read_mlps(decoder)
     vocabulary = facts.dims.vocab_size
     embedding = Tensor("embed_tokens", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
     head = Tensor("lm_head", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
     towers = () if text_only or not facts.multimodal else tower_tensors(top, decoder.hidden)
-    intermediate, written = dense_intermediate(facts, text)
-    has_dense = facts.dims.experts <= 1
     return Inventory(
-        first=(embedding, *towers, *rotary(facts, text)),
-        layers=tuple(tuple(layer) for layer in _layers(decoder, intermediate)),
+        first=(embedding, *towers, *embeddings_per_layer(decoder), *rotary(facts, decoder.text)),
+        layers=tuple(tuple(_layer(decoder, mlps, index)) for index in range(facts.dims.layers)),
         last=() if ties_embeddings(facts, top) else (head,),
-        assumed=() if written or not has_dense else ("intermediate_size",),
+        assumed=mlps.assumed,
     )
 
 
@@ -90,22 +90,32 @@ def _rope_number(rope: Mapping[str, object], key: str, default: float) -> float:
     return float(value) if isinstance(value, int | float) else default
 
 
-def _layers(decoder: Decoder, intermediate: int) -> Iterator[Iterator[Tensor]]:
-    experts = read_experts(decoder.facts, decoder.text)
-    matrices = matrices_of(decoder.facts)
-    for index in range(decoder.facts.dims.layers):
-        path = f"layers.{index}"
-        sparse = experts is not None and experts.sparse[index]
-        yield chain(
-            _mixers(decoder, index, path),
-            routed(f"{path}.mlp", decoder.hidden, experts, matrices)
-            if experts is not None and sparse
-            else dense(f"{path}.mlp", decoder.hidden, intermediate, matrices),
-        )
+def _layer(decoder: Decoder, mlps: Mlps, index: int) -> Iterator[Tensor]:
+    path = f"layers.{index}"
+    return chain(
+        layer_mixers(decoder, index, path),
+        layer_mlp(decoder, mlps, index, path),
+        _residual(decoder, path),
+    )
 
 
-def _mixers(decoder: Decoder, index: int, path: str) -> Iterator[Tensor]:
-    layers = decoder.facts.layers
-    layer = layers[index]
-    owner = layer if layer.shares_cache_of is None else layers[layer.shares_cache_of]
-    return chain.from_iterable(mixer(decoder, index, path, cache) for cache in owner.caches)
+def _residual(decoder: Decoder, path: str) -> Iterator[Tensor]:
+    """Mixing of several residual streams (hyper-connections) and embeddings added in each layer, whole on each rank."""
+    streams = decoder.text.optional_int("hc_mult")
+    if streams:
+        mixed, width = (2 + streams) * streams, streams * decoder.hidden
+        yield Tensor(f"{path}.hc_fn", 2 * mixed, width, linear=False, element_bytes=FLOAT32_BYTES)
+    added = decoder.text.optional_int("hidden_size_per_layer_input")
+    if added:
+        yield Tensor(f"{path}.per_layer_input_gate", added, decoder.hidden)
+        yield Tensor(f"{path}.per_layer_projection", decoder.hidden, added)
+
+
+def embeddings_per_layer(decoder: Decoder) -> Iterator[Tensor]:
+    """Gemma 3n and 4 look every token up once more for all layers."""
+    added = decoder.text.optional_int("hidden_size_per_layer_input")
+    if added:
+        vocabulary = decoder.text.optional_int("vocab_size_per_layer_input") or decoder.facts.dims.vocab_size
+        width = added * decoder.facts.dims.layers
+        yield Tensor("embed_tokens_per_layer", vocabulary, width, Cut.VOCABULARY, linear=False)
+        yield Tensor("per_layer_model_projection", width, decoder.hidden, Cut.OUTPUTS, linear=False)

@@ -1,12 +1,15 @@
 """Weight matrices of what works on single tokens: dense MLPs, routed and shared experts, and which layer has which."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
+from plimsoll.core.memory.decoder import Decoder
 from plimsoll.core.memory.tensors import Cut, Tensor
 from plimsoll.facts.fields import Fields
 from plimsoll.facts.models import ModelFacts
+
+Kind = Literal["dense", "sparse", "both", "none"]
 
 # Their MLP is up and down without a gate.
 _TWO_MATRICES: Final = frozenset(
@@ -28,21 +31,68 @@ _TWO_MATRICES: Final = frozenset(
     }
 )
 _BIASED_EXPERTS: Final = frozenset({"GptOssForCausalLM"})
-# MLP parameters of a layer over hidden size squared where nobody wrote the intermediate size: four times the width
+_LETTERS: Final[Mapping[str, Kind]] = {"M": "none", "*": "none", "E": "sparse", "-": "dense"}
+_WORDS: Final[Mapping[str, Kind]] = {"moe": "sparse", "mlp": "dense", "mamba": "none", "attention": "none"}
+
+# MLP parameters of a layer over hidden size squared where neither the file nor its class says: four times the width
 # without a gate, or 8/3 with one, are both 8; grouped-query models are wider (Llama 3: 3 × 3.5).
 _GUESSED_MHA: Final = 8
 _GUESSED_GQA: Final = 10.5
+# Width of an expert over the hidden size where nobody wrote it (DeepSeek-MoE, Qwen1.5-MoE: 1408 / 2048).
+_GUESSED_EXPERT: Final = 0.6875
+_KIMI_LEAST_SHARE: Final = 256
 
 
 @dataclass(frozen=True)
 class Experts:
-    """The expert layers of a decoder."""
+    """The expert layers of a decoder; ``hidden`` is what an expert reads (a latent where the model has one)."""
 
     count: int
+    hidden: int
     intermediate: int
     shared_intermediate: int
-    sparse: tuple[bool, ...]
     biased: bool = False
+    least_share: int = 1
+
+
+@dataclass(frozen=True)
+class Mlps:
+    """How the decoder's MLPs are built. ``assumed`` names widths that nobody wrote."""
+
+    matrices: int
+    intermediate: int
+    wide_from: int
+    experts: Experts | None
+    kinds: tuple[Kind, ...]
+    assumed: tuple[str, ...]
+
+
+def read_mlps(decoder: Decoder) -> Mlps:
+    """The MLPs of a decoder."""
+    facts, text = decoder.facts, decoder.text
+    intermediate, written = dense_intermediate(facts, text)
+    experts, experts_written = read_experts(decoder)
+    kinds = mlp_kinds(facts, text, experts)
+    assumed = () if written or not {"dense", "both"} & set(kinds) else ("intermediate_size",)
+    shared = text.optional_int("num_kv_shared_layers") or 0
+    return Mlps(
+        matrices=2 if facts.architecture in _TWO_MATRICES else 3,
+        intermediate=intermediate,
+        wide_from=facts.dims.layers - shared if shared and text.flag("use_double_wide_mlp") else facts.dims.layers,
+        experts=experts,
+        kinds=kinds,
+        assumed=assumed if experts is None or experts_written else (*assumed, "moe_intermediate_size"),
+    )
+
+
+def layer_mlp(decoder: Decoder, mlps: Mlps, index: int, path: str) -> Iterator[Tensor]:
+    """Matrices of layer ``index``'s MLP, named below ``path``."""
+    kind = mlps.kinds[index]
+    if kind in {"dense", "both"}:
+        width = mlps.intermediate * (2 if index >= mlps.wide_from else 1)
+        yield from dense(f"{path}.mlp", decoder.hidden, width, mlps.matrices)
+    if kind in {"sparse", "both"} and mlps.experts is not None:
+        yield from routed(f"{path}.mlp", decoder.hidden, mlps.experts, mlps.matrices)
 
 
 def dense(path: str, hidden: int, intermediate: int, matrices: int) -> Iterator[Tensor]:
@@ -54,78 +104,125 @@ def dense(path: str, hidden: int, intermediate: int, matrices: int) -> Iterator[
 
 
 def routed(path: str, hidden: int, experts: Experts, matrices: int) -> Iterator[Tensor]:
-    """Router, routed experts and shared ones."""
-    yield Tensor(f"{path}.gate", experts.count, hidden, linear=False)
-    width, count = experts.intermediate, experts.count
+    """Router, the way into a latent and back where there is one, routed experts and shared ones."""
+    count, width = experts.count, experts.intermediate
+    yield Tensor(f"{path}.gate", count, hidden, linear=False)
+    if experts.hidden != hidden:
+        yield Tensor(f"{path}.latent_down", experts.hidden, hidden)
+        yield Tensor(f"{path}.latent_up", hidden, experts.hidden)
+    least = experts.least_share
     for name in ("gate_proj", "up_proj")[3 - matrices :]:
-        yield Tensor(f"{path}.experts.0.{name}", width, hidden, Cut.EXPERT_OUTPUTS, count)
-    yield Tensor(f"{path}.experts.0.down_proj", hidden, width, Cut.EXPERT_INPUTS, count)
+        yield Tensor(f"{path}.experts.0.{name}", width, experts.hidden, Cut.EXPERT_OUTPUTS, count, least_share=least)
+    yield Tensor(f"{path}.experts.0.down_proj", experts.hidden, width, Cut.EXPERT_INPUTS, count, least_share=least)
     if experts.biased:
         yield Tensor(f"{path}.experts.0.up_bias", 2 * width, 1, Cut.EXPERT_OUTPUTS, count, linear=False)
-        yield Tensor(f"{path}.experts.0.down_bias", hidden, 1, Cut.NONE, count, linear=False)
+        yield Tensor(f"{path}.experts.0.down_bias", experts.hidden, 1, Cut.NONE, count, linear=False)
     if experts.shared_intermediate:
         yield from dense(f"{path}.shared_experts", hidden, experts.shared_intermediate, matrices)
 
 
-def matrices_of(facts: ModelFacts) -> int:
-    """Matrices of one MLP: three with a gate, else two."""
-    return 2 if facts.architecture in _TWO_MATRICES else 3
-
-
 def dense_intermediate(facts: ModelFacts, text: Fields) -> tuple[int, bool]:
     """Width of the dense MLP, and whether it was written; else its class's usual proportion to the hidden size."""
-    keys = ("intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim")
-    for key in keys:
+    keys = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner")
+    for key in (*keys, "ffn_dim"):
         if text.has(key):
-            return text.integer(key), True
+            return _adjusted(text, text.integer(key)), True
     dims = facts.dims
     usual, usual_hidden = text.class_default(*keys), text.class_default("hidden_size", "n_embd", "d_model")
     if usual and usual_hidden:
         return round(usual * dims.hidden_size / usual_hidden), False
+    matrices = 2 if facts.architecture in _TWO_MATRICES else 3
     area = _GUESSED_GQA if dims.kv_heads < dims.query_heads else _GUESSED_MHA
-    return round(area * dims.hidden_size / matrices_of(facts)), False
+    return round(area * dims.hidden_size / matrices), False
 
 
-def read_experts(facts: ModelFacts, text: Fields) -> Experts | None:
-    """The model's expert layers; None for a dense model."""
+def _adjusted(text: Fields, width: int) -> int:
+    """LFM2 writes a width its class cuts to two thirds and rounds up."""
+    if not text.flag("block_auto_adjust_ff_dim"):
+        return width
+    multiple = text.optional_int("block_multiple_of", minimum=1) or 256
+    return -(-int(2 * width / 3) // multiple) * multiple
+
+
+def read_experts(decoder: Decoder) -> tuple[Experts | None, bool]:
+    """The model's experts (None for a dense model), and whether their width was written."""
+    facts, text = decoder.facts, decoder.text
     ffn = text.child("ffn_config")
     count = facts.dims.experts or (ffn.optional_int("moe_num_experts") if ffn else None) or 0
     if count <= 1:
-        return None
-    intermediate = text.optional_int("moe_intermediate_size", "expert_ffn_hidden_size") or (
+        return None, True
+    written = text.optional_int("moe_intermediate_size", "expert_intermediate_size", "expert_ffn_hidden_size") or (
         ffn.optional_int("ffn_hidden_size") if ffn else None
     )
-    width = intermediate or text.optional_int("intermediate_size") or facts.dims.hidden_size
+    if written is None and text.has("intermediate_size"):
+        written = text.integer("intermediate_size")
+    width = written or round(_GUESSED_EXPERT * facts.dims.hidden_size)
     return Experts(
-        count, width, _shared(text, width), sparse_layers(facts, text), facts.architecture in _BIASED_EXPERTS
+        count=count,
+        hidden=text.optional_int("moe_latent_size", "routed_expert_hidden_size") or decoder.hidden,
+        intermediate=width,
+        shared_intermediate=_shared(facts, text, width),
+        biased=facts.architecture in _BIASED_EXPERTS,
+        least_share=_KIMI_LEAST_SHARE if facts.model_type == "kimi_linear" else 1,
+    ), written is not None
+
+
+def _shared(facts: ModelFacts, text: Fields, width: int) -> int:
+    """Width of all shared experts of a layer together."""
+    count = text.optional_int("n_shared_experts", "num_shared_experts", "moe_num_shared_experts")
+    each = text.optional_int(
+        "shared_expert_intermediate_size", "moe_shared_expert_intermediate_size", "share_expert_dim"
     )
+    if each is not None:
+        return each * (1 if count is None else count)
+    if facts.model_type.startswith("llama4"):
+        return width
+    return width * (count or 0) or text.optional_int("shared_intermediate_size") or 0
 
 
-def _shared(text: Fields, width: int) -> int:
-    written = text.optional_int(
-        "shared_expert_intermediate_size", "shared_intermediate_size", "moe_shared_expert_intermediate_size"
-    )
-    if written is not None:
-        return written * max(1, text.optional_int("n_shared_experts", "num_shared_experts") or 1)
-    return width * (text.optional_int("n_shared_experts", "num_shared_experts", "moe_num_shared_experts") or 0)
+def mlp_kinds(facts: ModelFacts, text: Fields, experts: Experts | None) -> tuple[Kind, ...]:
+    """What each layer has: one block a layer in Nemotron-H and its kind, else an MLP in every layer."""
+    layers = facts.dims.layers
+    pattern = text.values.get("hybrid_override_pattern")
+    if isinstance(pattern, str):
+        return tuple(_LETTERS.get(letter, "dense") for letter in pattern[:layers])
+    words = text.values.get("layers_block_type")
+    if isinstance(words, list) and {"moe", "mlp"} & set(words):
+        return tuple(_WORDS.get(str(word), "dense") for word in words[:layers])
+    if experts is None:
+        return ("dense",) * layers
+    if text.flag("enable_moe_block"):
+        return ("both",) * layers
+    return tuple("sparse" if sparse else "dense" for sparse in sparse_layers(layers, text))
 
 
-def sparse_layers(facts: ModelFacts, text: Fields) -> tuple[bool, ...]:
+def sparse_layers(layers: int, text: Fields) -> tuple[bool, ...]:
     """Which layers have experts, from whichever key the family uses."""
-    layers = range(facts.dims.layers)
-    kinds = text.strings("mlp_layer_types", length=facts.dims.layers)
+    kinds = text.strings("mlp_layer_types", length=layers)
     if kinds is not None:
         return tuple(kind == "sparse" for kind in kinds)
     frequency = text.get("moe_layer_freq")
     if isinstance(frequency, list):
-        return tuple(bool(value) for value in frequency[: len(layers)])
-    first_dense = text.optional_int("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index") or 0
-    step, offset = _step(text)
-    dense_ones = set(text.integers("mlp_only_layers") or ())
-    listed = text.integers("moe_layers")
+        return tuple(bool(value) for value in frequency[:layers])
+    listed = _listed(text)
     if listed is not None:
-        return tuple(layer in listed for layer in layers)
-    return tuple(layer >= first_dense and layer not in dense_ones and (layer - offset) % step == 0 for layer in layers)
+        return tuple(layer in listed for layer in range(layers))
+    keys = ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index", "dense_mlp_idx")
+    first_dense = text.optional_int(*keys) or 0
+    dense_ones = set(text.integers("mlp_only_layers") or ())
+    step, offset = _step(text)
+    return tuple(
+        layer >= first_dense and layer not in dense_ones and (layer - offset) % step == 0 for layer in range(layers)
+    )
+
+
+def _listed(text: Fields) -> frozenset[int] | None:
+    """Expert layers by number: a list, or Step's comma-separated text."""
+    enumerated = text.values.get("moe_layers_enum")
+    if isinstance(enumerated, str):
+        return frozenset(int(part) for part in enumerated.split(",") if part.strip().isdigit())
+    listed = text.integers("moe_layers")
+    return None if listed is None else frozenset(listed)
 
 
 def _step(text: Fields) -> tuple[int, int]:
@@ -133,6 +230,8 @@ def _step(text: Fields) -> tuple[int, int]:
     period = text.optional_int("expert_layer_period", minimum=1)
     if period:
         return period, text.optional_int("expert_layer_offset") or 0
-    step = text.optional_int("decoder_sparse_step", "interleave_moe_layer_step", minimum=1) or 1
     frequency = text.optional_int("moe_layer_freq", minimum=1)
-    return (frequency, 0) if frequency else (step, step - 1)
+    if frequency:
+        return frequency, 0
+    step = text.optional_int("decoder_sparse_step", "interleave_moe_layer_step", minimum=1) or 1
+    return step, step - 1

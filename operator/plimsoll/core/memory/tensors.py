@@ -45,7 +45,7 @@ class Tensor:
     """One weight matrix (or ``copies`` equal ones, the experts of a layer), outputs × inputs.
 
     ``path`` is the module's name below the decoder, as ignore lists of checkpoints spell it. ``unit`` is the width of
-    one head under ``Cut.HEADS``. ``linear`` matrices may be quantised, others (norms, embeddings, convolutions) never.
+    one head under ``Cut.HEADS``, ``least_share`` the fewest intermediate elements a rank gets of an expert. ``linear`` may be quantised, others (norms, embeddings, convolutions) never.
     """
 
     path: str
@@ -56,6 +56,7 @@ class Tensor:
     unit: int = 1
     linear: bool = True
     element_bytes: int | None = None
+    least_share: int = 1
 
     @property
     def of_experts(self) -> bool:
@@ -85,12 +86,16 @@ class Tensor:
             case Cut.VOCABULARY:
                 outputs = _share(padded_vocabulary(outputs), ranks.tensor)
             case Cut.EXPERT_OUTPUTS if ranks.expert == 1:
-                outputs = _share(outputs, ranks.tensor)
+                outputs = self._expert_share(outputs, ranks)
             case Cut.EXPERT_INPUTS if ranks.expert == 1:
-                inputs = _share(inputs, ranks.tensor)
+                inputs = self._expert_share(inputs, ranks)
             case _:
                 copies = _share(copies, ranks.expert)
         return outputs, inputs, copies
+
+    def _expert_share(self, size: int, ranks: Ranks) -> int:
+        share = _share(size, ranks.tensor)
+        return max(share, self.least_share) if ranks.tensor > 1 else share
 
 
 def padded_vocabulary(tokens: int) -> int:

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from plimsoll.core.memory.formats import MXFP4, Format, plain
@@ -82,4 +82,4 @@ def _counted(tensors: Iterable[Tensor], scheme: Scheme) -> Mapping[Stored, int]:
 
 def _shape(tensor: Tensor) -> Tensor:
     """The tensor without its name: equal shapes count together."""
-    return Tensor("", tensor.outputs, tensor.inputs, tensor.cut, tensor.copies, tensor.unit)
+    return replace(tensor, path="")
