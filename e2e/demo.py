@@ -108,7 +108,8 @@ def _watch_until_ready() -> None:
 def _pod_phase(pod: Mapping[str, Any]) -> str:
     if _condition(pod, "Ready").get("status") == "True":
         return "Ready"
-    state = next(iter(pod["status"].get("containerStatuses") or ()), {}).get("state", {})
+    containers: list[dict[str, Any]] = pod["status"].get("containerStatuses") or [{}]
+    state: dict[str, Any] = containers[0].get("state", {})
     return "loading" if "running" in state else next(iter(state), pod["status"].get("phase", "Pending")).lower()
 
 
@@ -118,9 +119,9 @@ def _complete() -> None:
     container = pod["spec"]["containers"][0]
     url = f"http://{pod['status']['podIP']}:8000/v1/completions"
     body = json.dumps({"model": container["args"][0], "prompt": "The load line of a ship is", "max_tokens": 12})
-    request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})  # noqa: S310 - http above
+    request = urllib.request.Request(url, body.encode(), {"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - as above
+        with urllib.request.urlopen(request, timeout=30) as answer:
             reply = json.loads(answer.read())
     except OSError as error:
         raise DemoError(f"POST {url}: {error}") from error
@@ -133,7 +134,8 @@ def _arithmetic() -> None:
     for item in plan["memory"]:
         print(f"  {item['bytes'] / GIB:8.2f} GiB  {item['item']:24} {item['basis']:8} {item['from']}")
     kv, available = plan["kv"], plan["availableKVBytes"]
-    print(f"  {available['mid'] / GIB:8.2f} GiB  left for the KV cache ({available['low'] / GIB:.2f} to {available['high'] / GIB:.2f})")
+    low, mid, high = (available[key] / GIB for key in ("low", "mid", "high"))
+    print(f"  {mid:8.2f} GiB  left for the KV cache ({low:.2f} to {high:.2f})")
     print(f"  / {kv['bytesPerBlock']:,} bytes a block of {kv['blockSize']} tokens = {kv['numBlocks']:,} blocks")
     print(f"  = {kv['tokens']:,} tokens, {kv['maxConcurrency']:.2f} requests of the full context at once\n")
     log = _kubectl("logs", next(p["metadata"]["name"] for p in _pods()))

@@ -212,10 +212,10 @@ def main() -> int:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
     except CredentialsError as error:
-        log.error("%s", error)
+        log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:
-        log.error("cannot serve probes on port %d: %s", settings.http_port, error)
+        log.error("cannot serve probes on port %d: %s", settings.http_port, error)  # noqa: TRY400 - as above
         return 2
     return 0
 

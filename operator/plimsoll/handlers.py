@@ -12,6 +12,9 @@ from plimsoll.control.workqueue import WorkQueue
 
 WATCHED: Final = (SERVICES, *CHILDREN, PODS)
 
+CHILD_DELAY_SECONDS: Final = 0.25
+"""Children change in bursts (Deployment, its pods, their conditions): one look at what came of it is enough."""
+
 
 def registry(cache: Cache, queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
     """Handlers for everything watched."""
@@ -55,5 +58,9 @@ def remember(kind: Kind, event: dict[str, Any], cache: Cache, queue: WorkQueue[K
     """Put one watch event into the cache, and the service it concerns in line."""
     forget = event.get("type") == "DELETED"
     key = cache.drop(kind, event["object"]) if forget else cache.put(kind, event["object"])
-    if key is not None:
+    if key is None:
+        return
+    if kind is SERVICES:
         queue.add(key)
+    else:
+        queue.add_after(key, CHILD_DELAY_SECONDS)

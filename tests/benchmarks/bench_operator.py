@@ -97,7 +97,7 @@ async def _one_by_one(admin: KubeCluster) -> None:
         name = f"one-{number:03d}"
         began = time.perf_counter()
         await admin.apply(SERVICES, _service("one", name), "bench")
-        while not await _exists(admin, DEPLOYMENTS, "one", name):
+        while not await _exists(admin, DEPLOYMENTS, "one", name):  # noqa: ASYNC110 - as a user would poll
             await asyncio.sleep(POLL_SECONDS)
         waits.append((time.perf_counter() - began) * 1000)
     for share in (0.5, 0.99):
@@ -117,7 +117,7 @@ async def _at_once(admin: KubeCluster, operator: Operator) -> float:
     began = time.perf_counter()
     await _spread(CREATORS, (_service("many", f"svc-{n:04d}") for n in range(COUNT)), _create(admin))
     created = time.perf_counter() - began
-    while await _unreported(admin) > 0:
+    while await _unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
         await asyncio.sleep(0.2)
     await _settled(operator)
     seconds = time.perf_counter() - began - SETTLED_SECONDS
@@ -195,7 +195,7 @@ async def _restart(operator: Operator) -> None:
 async def _bare(admin: KubeCluster) -> float:
     """The same server-side applies by a client that decides nothing: copies of what the operator made."""
     model = await admin.get(SERVICES, "many", "svc-0000")
-    children = [c async for kind in CHILDREN async for c in _of(admin, kind, "svc-0000")]
+    children = [c for kind in CHILDREN async for c in _of(admin, kind, "svc-0000")]
     began = time.perf_counter()
 
     async def one(number: int) -> None:
@@ -244,5 +244,3 @@ async def _writes(operator: Operator) -> int:
         text = await answer.text()
     lines = (line for line in text.splitlines() if line.startswith("plimsoll_api_writes_total"))
     return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))
-
-

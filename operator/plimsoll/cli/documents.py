@@ -1,4 +1,7 @@
-"""VLLMServices from YAML and JSON files, folders and stdin. One bad document never hides the good ones."""
+"""VLLMServices, and the ConfigMaps they refer to, from YAML and JSON files, folders and stdin.
+
+One bad document never hides the good ones.
+"""
 
 import re
 import sys
@@ -14,7 +17,7 @@ from plimsoll.api.parse import lint_service
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 MOST_BYTES: Final = 16 * 2**20
-_SEPARATOR: Final = re.compile(r"^---(?:\s.*)?$", re.MULTILINE)
+_SEPARATOR: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -26,14 +29,23 @@ class Document:
 
 
 @dataclass(frozen=True)
+class ConfigMap:
+    """A ConfigMap that stands beside the services; a service's ``configRef`` may name it."""
+
+    namespace: str
+    name: str
+    data: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Bad:
     """Something that could not be read, in a sentence that names file, line or field, and what is allowed."""
 
     message: str
 
 
-def read_documents(paths: Iterable[str]) -> Iterator[Document | Bad]:
-    """Every VLLMService in the files (``-`` is stdin) and folders, in order; other kinds are passed over."""
+def read_documents(paths: Iterable[str]) -> Iterator[Document | ConfigMap | Bad]:
+    """Every VLLMService and ConfigMap in the files (``-`` is stdin) and folders; other kinds are passed over."""
     for path in paths:
         for name, text in _texts(path):
             yield from [Bad(text.message)] if isinstance(text, Bad) else _documents(name, text)
@@ -65,7 +77,7 @@ def _text(path: Path) -> str | Bad:
         return Bad(f"{path}: not UTF-8 text (byte {error.start})")
 
 
-def _documents(name: str, text: str) -> Iterator[Document | Bad]:
+def _documents(name: str, text: str) -> Iterator[Document | ConfigMap | Bad]:
     for line, chunk in _chunks(text):
         try:
             value = yaml.safe_load(chunk)
@@ -102,9 +114,12 @@ def _items(value: object) -> Iterator[Any]:
         yield value
 
 
-def _checked(where: str, manifest: object) -> Iterator[Document | Bad]:
+def _checked(where: str, manifest: object) -> Iterator[Document | ConfigMap | Bad]:
     if not isinstance(manifest, Mapping):
         yield Bad(f"{where}: a {type(manifest).__name__}, not a Kubernetes object with apiVersion, kind and spec")
+        return
+    if manifest.get("kind") == "ConfigMap":
+        yield from _config_map(manifest)
         return
     if manifest.get("kind") != names.KIND:
         if "kind" not in manifest:
@@ -115,3 +130,10 @@ def _checked(where: str, manifest: object) -> Iterator[Document | Bad]:
         yield from (Bad(f"{where}: {error}") for error in errors)
     else:
         yield Document(where, manifest)
+
+
+def _config_map(manifest: Mapping[str, Any]) -> Iterator[ConfigMap]:
+    meta, data = manifest.get("metadata"), manifest.get("data")
+    if isinstance(meta, Mapping) and isinstance(data, Mapping):
+        texts = {str(key): value for key, value in data.items() if isinstance(value, str)}
+        yield ConfigMap(str(meta.get("namespace") or "default"), str(meta.get("name")), texts)

@@ -10,10 +10,13 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
+from plimsoll.api import reasons
 from plimsoll.api.parse import parse_service
-from plimsoll.cli.documents import Bad, Document, read_documents
+from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.cli.documents import Bad, ConfigMap, Document, read_documents
 from plimsoll.cli.plan_table import print_plans
 from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.configmaps import UnreadableError, files_of, referenced
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import minimum_replicas
@@ -43,14 +46,13 @@ def plan(
 
     Exit code 0: all feasible. 1: at least one is not. 2: at least one document could not be read.
     """
-    config = _given_config(model_config)
-    results, bad = [], 0
-    for found in read_documents(files):
-        if isinstance(found, Bad):
-            typer.echo(found.message, err=True)
-            bad += 1
-        else:
-            results.append(_planned(found, config))
+    given = _given_config(model_config)
+    found = list(read_documents(files))
+    bad = [f for f in found if isinstance(f, Bad)]
+    for each in bad:
+        typer.echo(each.message, err=True)
+    config_maps = {(f.namespace, f.name): f for f in found if isinstance(f, ConfigMap)}
+    results = [_planned(f, given, config_maps) for f in found if isinstance(f, Document)]
     if not results and not bad:
         typer.echo(f"no VLLMService in {', '.join(files)}", err=True)
         raise typer.Exit(BAD_INPUT)
@@ -83,19 +85,37 @@ def _json_file(path: Path) -> Mapping[str, Any]:
     return value
 
 
-def _planned(document: Document, config: ModelConfig | None) -> dict[str, Any]:
+ConfigMaps = Mapping[tuple[str, str], ConfigMap]
+
+
+def _planned(document: Document, given: ModelConfig | None, config_maps: ConfigMaps) -> dict[str, Any]:
     service = parse_service(document.manifest)
-    found = config or bundled_config(service.spec.model.id)
+    namespace = service.metadata.namespace or "default"
     started = time.perf_counter()
-    outcome = plan_service(service.spec, minimum_replicas(service.spec), found)
+    outcome: Plan | Refusal
+    try:
+        config = given or _config(service.spec, namespace, config_maps)
+        outcome = plan_service(service.spec, minimum_replicas(service.spec), config)
+    except UnreadableError as error:
+        outcome = Refusal(reasons.CATALOGUE_UNREADABLE.name, str(error))
     elapsed_ms = round((time.perf_counter() - started) * 1000, 2)
-    name = f"{service.metadata.namespace or 'default'}/{service.metadata.name}"
-    return describe(name, outcome, elapsed_ms)
+    return describe(f"{namespace}/{service.metadata.name}", service.spec.model.id, outcome, elapsed_ms)
 
 
-def describe(name: str, outcome: Plan | Refusal, elapsed_ms: float) -> dict[str, Any]:
+def _config(spec: VLLMServiceSpec, namespace: str, config_maps: ConfigMaps) -> ModelConfig | None:
+    """What the operator would read, as far as the files show it."""
+    ref = spec.model.config_ref
+    if ref is None:
+        return bundled_config(spec.model.id)
+    where, found = f"ConfigMap {namespace}/{ref.name}", config_maps.get((namespace, ref.name))
+    if found is None:
+        raise UnreadableError(f"spec.model.configRef.name: {where} is not among the files; add it, or --model-config")
+    return referenced(files_of(found.data, where), ref, where)
+
+
+def describe(name: str, model: str, outcome: Plan | Refusal, elapsed_ms: float) -> dict[str, Any]:
     """The contract's JSON of one planned service."""
-    head = {"service": name, "feasible": isinstance(outcome, Plan), "planningMs": elapsed_ms}
+    head = {"service": name, "model": model, "feasible": isinstance(outcome, Plan), "planningMs": elapsed_ms}
     if isinstance(outcome, Plan):
         return {**head, **to_json(outcome), "nearest": []}
     return {**head, **to_json(outcome), "assumptions": []}

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rich.console import Console
-from rich.table import Table
 
 GIB: Final = 2**30
 
@@ -25,8 +24,8 @@ def _print_plan(console: Console, result: Mapping[str, Any]) -> None:
         f"  {choice['replicas']} x {choice['gpusPerReplica']} {choice['gpu']} ({gpus} GPUs), "
         f"tensor parallel {choice['tensorParallel']}, vLLM {choice['engineVersion']}"
     )
-    console.print(f"  vllm serve MODEL {' '.join(choice['args'])}")
-    console.print(_memory(result["memory"], available))
+    console.print(f"  vllm serve {result['model']} {' '.join(choice['args'])}")
+    _print_memory(console, result["memory"], available)
     console.print(
         f"  one engine: {kv['numBlocks']:,} blocks of {kv['blockSize']} tokens, {kv['bytesPerBlock']:,} bytes each: "
         f"{kv['tokens']:,} tokens, {kv['maxConcurrency']:.2f} requests of the full context at once"
@@ -39,17 +38,14 @@ def _print_plan(console: Console, result: Mapping[str, Any]) -> None:
         console.print(f"  assumed: {assumption}")
 
 
-def _memory(items: Iterable[Mapping[str, Any]], available: Mapping[str, float]) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2))
-    table.add_column("  GiB per GPU", justify="right")
-    table.add_column("for")
-    table.add_column("how sure")
-    table.add_column("from")
+def _print_memory(console: Console, items: Iterable[Mapping[str, Any]], available: Mapping[str, float]) -> None:
+    console.print("  one GPU of the fullest:")
     for item in items:
-        table.add_row(f"{item['bytes'] / GIB:.2f}", item["item"], item["basis"], item["from"])
+        console.print(f"  {item['bytes'] / GIB:8.2f} GiB  {item['item']:18} {item['basis']:8} {item['from']}")
     low, mid, high = (available[k] / GIB for k in ("low", "mid", "high"))
-    table.add_row(f"{mid:.2f}", "left for KV cache", f"{low:.2f} to {high:.2f}", "what remains of the share vLLM takes")
-    return table
+    console.print(
+        f"  {mid:8.2f} GiB  {'left for KV cache':18} {low:.2f} to {high:.2f}; start and context hold at the low end"
+    )
 
 
 def _print_refusal(console: Console, result: Mapping[str, Any]) -> None:

@@ -161,7 +161,11 @@ def _available(facts: Facts) -> Condition:
         return _say(names.AVAILABLE, "True", reasons.MINIMUM_REPLICAS_AVAILABLE, "at least one replica serves")
     if fleet.wanted == 0:
         return _say(names.AVAILABLE, "False", reasons.PARKED, "no replicas are wanted")
-    phases: tuple[tuple[Phase, Reason], ...] = (("failing", reasons.FAILING), ("loading", reasons.LOADING), ("pending", reasons.PENDING))
+    phases: tuple[tuple[Phase, Reason], ...] = (
+        ("failing", reasons.FAILING),
+        ("loading", reasons.LOADING),
+        ("pending", reasons.PENDING),
+    )
     reason = next((reason for phase, reason in phases if fleet.pods.counts.get(phase)), reasons.NO_REPLICA_READY)
     return _say(names.AVAILABLE, "False", reason, _progress(fleet))
 

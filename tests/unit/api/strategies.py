@@ -15,7 +15,7 @@ SPOILERS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def field(schema: dict[str, Any]) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one answer a type
+def field(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     """Values that the schema allows; its rules over several fields may still refuse them together."""
     match schema:
         case {"enum": values}:

@@ -1,5 +1,7 @@
 """Desired ⊆ live: defaults and other people's additions are no drift, edits of ours are."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,7 +69,7 @@ def test_the_digest_ignores_the_order_of_keys_only(value: dict[str, object]) -> 
 
 
 def test_the_stamp_changes_with_the_intent_and_keeps_other_annotations() -> None:
-    manifest = {"metadata": {"name": "x", "annotations": {"a": "b"}}, "spec": {"replicas": 1}}
+    manifest: dict[str, Any] = {"metadata": {"name": "x", "annotations": {"a": "b"}}, "spec": {"replicas": 1}}
     stamped = stamp(manifest)
     other = stamp({**manifest, "spec": {"replicas": 2}})
     assert stamped["metadata"]["annotations"]["a"] == "b"

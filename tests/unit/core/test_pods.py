@@ -16,8 +16,9 @@ def _pod(
     return {"metadata": {"name": "p"}, "status": {"conditions": found, "containerStatuses": containers, **status}}
 
 
-RUNNING = {"state": {"running": {}}}
-ENDED = {"exitCode": 1, "reason": "Error", "message": "a\nEngine core initialization failed. See root cause above\n"}
+RUNNING: dict[str, object] = {"state": {"running": {}}}
+LAST_WORDS = "a\nEngine core initialization failed. See root cause above\n"
+ENDED: dict[str, object] = {"exitCode": 1, "reason": "Error", "message": LAST_WORDS}
 
 
 @pytest.mark.parametrize(

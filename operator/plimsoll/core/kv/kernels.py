@@ -102,9 +102,7 @@ FLASHMLA_SPARSE: Final = Kernel(
     sparse=True,
     row_unit=1,
 )
-FLASHINFER_MLA_SPARSE: Final = Kernel(
-    "FLASHINFER_MLA_SPARSE", (32,), _PLAIN | _FP8_E4M3, sparse=True, row_unit=32
-)
+FLASHINFER_MLA_SPARSE: Final = Kernel("FLASHINFER_MLA_SPARSE", (32,), _PLAIN | _FP8_E4M3, sparse=True, row_unit=32)
 FLASHINFER_MLA_SPARSE_SM90: Final = Kernel(
     "FLASHINFER_MLA_SPARSE_SM90", (64,), frozenset({"auto", "bfloat16"}) | _FP8_E4M3, sparse=True, row_unit=1
 )
@@ -254,9 +252,7 @@ def _reads_nvfp4(heads: SoftmaxAttention, capability: tuple[int, int], kv_dtype:
 
 def _latent_candidates(options: EngineOptions) -> Iterator[Kernel]:
     if options.attention_backend is not None:
-        yield _named(
-            options.attention_backend, (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, CUTLASS_MLA, TRITON_MLA)
-        )
+        yield _named(options.attention_backend, (FLASH_ATTN_MLA, FLASHMLA, FLASHINFER_MLA, CUTLASS_MLA, TRITON_MLA))
         return
     major, old = options.capability[0], options.rules.flashmla_first
     if major == 10:  # noqa: PLR2004
@@ -332,7 +328,9 @@ def _named(name: str, known: Sequence[Kernel]) -> Kernel:
     for kernel in known:
         if kernel.name == wanted:
             return kernel
-    raise Refusal(BAD_FLAG, f"attention_backend {name!r} does not fit this model; one of {[k.name for k in known]} does.")
+    raise Refusal(
+        BAD_FLAG, f"attention_backend {name!r} does not fit this model; one of {[k.name for k in known]} does."
+    )
 
 
 def _none_found(kv_dtype: str, what: str, options: EngineOptions) -> Refusal:

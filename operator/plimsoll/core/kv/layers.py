@@ -88,9 +88,7 @@ def specs_by_layer(facts: ModelFacts, options: EngineOptions, choices: Choices) 
     for layer in facts.layers:
         key = id(layer)
         if key not in seen:
-            seen[key] = tuple(
-                spec for cache in layer.caches for spec in _specs(cache, facts, options, choices)
-            )
+            seen[key] = tuple(spec for cache in layer.caches for spec in _specs(cache, facts, options, choices))
         found.append(seen[key])
     return found
 

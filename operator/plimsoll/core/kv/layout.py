@@ -115,6 +115,5 @@ def _stage_bytes(
     if options.pipeline_parallel == 1:
         return (bytes_per_block(groups, block_outermost=outermost),)
     return tuple(
-        bytes_per_block(groups, block_outermost=outermost, stage=stage)
-        for stage in stages(len(facts.layers), options)
+        bytes_per_block(groups, block_outermost=outermost, stage=stage) for stage in stages(len(facts.layers), options)
     )

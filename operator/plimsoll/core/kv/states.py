@@ -80,9 +80,7 @@ def _elements(tensor: StateTensor, state: RecurrentState, options: EngineOptions
     groups = state.groups if state.groups % parallel == 0 else parallel
     rows = tensor.rows + tensor.grouped_rows * groups
     if rows % parallel:
-        raise Refusal(
-            HEADS_NOT_DIVISIBLE, f"State of {rows} rows does not divide by tensor parallel size {parallel}."
-        )
+        raise Refusal(HEADS_NOT_DIVISIBLE, f"State of {rows} rows does not divide by tensor parallel size {parallel}.")
     return rows // parallel * columns
 
 

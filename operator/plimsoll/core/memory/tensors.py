@@ -39,7 +39,6 @@ class Padding:
     intermediate: int = 1
 
 
-
 @dataclass(frozen=True, slots=True)
 class Tensor:
     """One weight matrix (or ``copies`` equal ones, the experts of a layer), outputs × inputs.

@@ -123,6 +123,8 @@ def _positions(vision: Fields, patch: int) -> int:
 
 def _merge(top: Fields, vision: Fields) -> int:
     kernel = vision.integers("merge_kernel_size")
-    return (kernel[0] if kernel else None) or vision.optional_int("spatial_merge_size") or (
-        top.optional_int("spatial_merge_size") or 1
+    return (
+        (kernel[0] if kernel else None)
+        or vision.optional_int("spatial_merge_size")
+        or (top.optional_int("spatial_merge_size") or 1)
     )

@@ -33,9 +33,7 @@ class Weights:
         everything: Counter[Stored] = Counter(self.ends)
         for layer in self.layers:
             everything.update(layer)
-        return sum(
-            stored_bytes(tensor, fmt, ranks, capability) * count for (tensor, fmt), count in everything.items()
-        )
+        return sum(stored_bytes(tensor, fmt, ranks, capability) * count for (tensor, fmt), count in everything.items())
 
 
 def stored_bytes(tensor: Tensor, fmt: Format, ranks: Ranks, capability: Capability = (0, 0)) -> int:

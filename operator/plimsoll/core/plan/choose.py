@@ -14,7 +14,7 @@ from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core import flags
 from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, blocks_for_request, capacity, plan_layout
 from plimsoll.core.kv import Refusal as EngineRefusal
-from plimsoll.core.memory import MemoryBudget, budget
+from plimsoll.core.memory import MemoryBudget, MemoryFlags, budget
 from plimsoll.core.plan.model import ModelConfig
 from plimsoll.core.plan.result import Choice, KVBudget, Nearest, Plan, Refusal, Rejected
 from plimsoll.facts import catalogue, engines, gpus
@@ -40,6 +40,14 @@ class _RefusedError(Exception):
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
         self.answer = Refusal(reason.name, message)
+
+
+class _NothingLeftError(Exception):
+    """Weights and activations take all of the memory."""
+
+    def __init__(self, memory: MemoryBudget) -> None:
+        super().__init__()
+        self.memory = memory
 
 
 @dataclass(frozen=True)
@@ -122,7 +130,7 @@ def _unknown_model(model: str) -> str:
     hint = f"did you mean {near}? " if near else ""
     return (
         f"spec.model.id: {model!r} is not in the catalogue; {hint}"
-        "Put its config.json into a ConfigMap and name it in spec.model.configRef"
+        "put its config.json into a ConfigMap and name it in spec.model.configRef"
     )
 
 
@@ -188,6 +196,11 @@ def _evaluate(wish: _Wish, candidate: _Candidate) -> Plan | _Failed:
     try:
         layout = plan_layout(wish.facts, options)
         options, memory, pools = _fitted(wish, options, layout)
+    except _NothingLeftError as nothing:
+        rejected = Rejected(
+            str(candidate), reasons.NO_MEMORY_FOR_KV.name, _nothing_left(wish, candidate, nothing.memory)
+        )
+        return _Failed(rejected)
     except EngineRefusal as refusal:
         rejected = Rejected(str(candidate), camel_reason(refusal.reason), _explained(wish, candidate, refusal))
         return _Failed(rejected, context_that_fits=refusal.estimated_max_model_len)
@@ -198,12 +211,15 @@ def _fitted(
     wish: _Wish, options: EngineOptions, layout: KVLayout
 ) -> tuple[EngineOptions, MemoryBudget, tuple[Capacity, Capacity]]:
     """Memory and pool (at the low end and in the middle); a hybrid never gets more sequences than state blocks."""
-    memory = budget(wish.facts, options)
+    flags_of_memory = MemoryFlags(gpu_memory_utilization=wish.overrides.utilisation)
+    memory = budget(wish.facts, options, flags_of_memory)
     context = wish.spec.context_tokens
+    if memory.available_kv_bytes.low <= 0:
+        raise _NothingLeftError(memory)
     low = capacity(layout, int(memory.available_kv_bytes.low), context)
     if wish.facts.has_state and options.max_num_seqs and options.max_num_seqs > low.num_blocks:
         options = replace(options, max_num_seqs=low.num_blocks)
-        memory = budget(wish.facts, options)
+        memory = budget(wish.facts, options, flags_of_memory)
         low = capacity(layout, int(memory.available_kv_bytes.low), context)
     return options, memory, (low, capacity(layout, int(memory.available_kv_bytes.mid), context))
 
@@ -254,7 +270,7 @@ def _plan(
         kv=_kv(wish.spec, layout, pool),
         memory=memory.items,
         available_kv_bytes=memory.available_kv_bytes,
-        assumptions=tuple(_assumptions(wish, options)),
+        assumptions=tuple(_assumptions(wish, options, memory)),
         load_seconds=WARM_UP_SECONDS + memory.weights_bytes // LOAD_RATE_BYTES_PER_SECOND,
         host_memory_bytes=HOST_MEMORY_BYTES,
     )
@@ -275,24 +291,34 @@ def _kv(spec: VLLMServiceSpec, layout: KVLayout, pool: Capacity) -> KVBudget:
     )
 
 
-def _assumptions(wish: _Wish, options: EngineOptions) -> Iterator[str]:
+def _assumptions(wish: _Wish, options: EngineOptions, memory: MemoryBudget) -> Iterator[str]:
     yield f"model facts: {wish.origin}"
     if wish.spec.engine.version is None and wish.spec.engine.image is None:
         yield f"engine: the newest vLLM with a table, {wish.version}"
     if wish.spec.load is None:
         yield f"load: none given, room for up to {options.max_num_seqs} requests at once is kept"
+    yield from memory.assumptions
     yield from (f"model: {name} was absent, its documented default is taken" for name in wish.facts.assumed)
 
 
 def _explained(wish: _Wish, candidate: _Candidate, refusal: EngineRefusal) -> str:
     """The engine's refusal with field, value, limit."""
     if refusal.needed_bytes is None:
-        return refusal.message
+        return f"{refusal.message.rstrip('.')} ({candidate})"
     fits = refusal.estimated_max_model_len
     return (
         f"spec.contextTokens: {wish.spec.context_tokens} needs {_gib(refusal.needed_bytes)} of KV per GPU, "
         f"{_gib(max(refusal.available_bytes or 0, 0))} is left on {candidate.label} at TP {candidate.tensor_parallel}"
         + (f"; {fits} would fit" if fits else "")
+    )
+
+
+def _nothing_left(wish: _Wish, candidate: _Candidate, memory: MemoryBudget) -> str:
+    others = sum(item.bytes for item in memory.items) - memory.weights_bytes
+    return (
+        f"spec.hardware.gpu: {candidate.label} gives vLLM {_gib(memory.requested_bytes)} a GPU, at TP "
+        f"{candidate.tensor_parallel} the weights of {wish.spec.model.id} take {_gib(memory.weights_bytes)} and "
+        f"everything else {_gib(others)}: nothing is left for KV cache"
     )
 
 

@@ -19,4 +19,6 @@ class ModelConfig:
 def bundled_config(model_id: str) -> ModelConfig | None:
     """The bundled catalogue's configuration of a model, or None."""
     entry = catalogue.find(model_id)
-    return entry and ModelConfig(entry.config, entry.quant_config, f"bundled catalogue ({entry.source})")
+    if entry is None:
+        return None
+    return ModelConfig(entry.config, entry.quant_config, f"bundled catalogue ({entry.source})")

@@ -28,9 +28,7 @@ def read_layers(reading: Reading) -> tuple[Layer, ...]:
         for owns in (True, False)
     }
     sources = set(text.integers("kv_source_layer_ids") or ())
-    return tuple(
-        kinds[ratio, layer in sources if generation == "v41" else True] for layer, ratio in enumerate(ratios)
-    )
+    return tuple(kinds[ratio, layer in sources if generation == "v41" else True] for layer, ratio in enumerate(ratios))
 
 
 def _attention(reading: Reading, ratio: int, *, owns: bool) -> CompressedAttention:
