@@ -64,7 +64,9 @@ def refit(points: Sequence[Point]) -> dict[str, object]:
         print(f"\nrange of {name}: {shown(spreads[name])}")
         for what, chosen in (("models", by_model), ("GPUs", by_gpu)):
             for which, some in (("trusted points", trusted), ("all points", stated)):
-                print(f"  {what} not in the fit, {which}: {inside(logs(some, chosen, error), spreads[name]):.1%} inside")
+                print(
+                    f"  {what} not in the fit, {which}: {inside(logs(some, chosen, error), spreads[name]):.1%} inside"
+                )
         spreads[f"corrected_{name}"] = shortest(corrected(trusted, by_model, error))
         one_number(name, points, by_model, error)
         print(f"  range with it: {shown(spreads[f'corrected_{name}'])}")

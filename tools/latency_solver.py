@@ -123,12 +123,12 @@ def _normal_equations(
     shifted = [_moved(at, [name], [CHANGE]) for name in names]
     for point, weight in zip(points, weights, strict=True):
         residual = error(point, at)
-        weight /= math.sqrt(1 + (residual / TOLERANCE) ** 2)
+        trust = weight / math.sqrt(1 + (residual / TOLERANCE) ** 2)
         slopes = [(error(point, coefficients) - residual) / CHANGE for coefficients in shifted]
         for i, slope in enumerate(slopes):
-            gradient[i] -= weight * slope * residual
+            gradient[i] -= trust * slope * residual
             for j, other in enumerate(slopes):
-                normal[i][j] += weight * slope * other
+                normal[i][j] += trust * slope * other
     for i, name in enumerate(names):
         scale = math.log(PRIOR[name][1])
         normal[i][i] += PRIOR_WEIGHT / scale**2

@@ -1,5 +1,6 @@
 """What attention reads and computes for each token of context, layer kinds apart by how far back they look."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -42,13 +43,13 @@ class Attention:
     decode_flops: float = 0.0
     prefill_flops: float = 0.0
 
-    def plus(self, other: "Attention") -> "Attention":
-        """Both together; their reach is the same."""
+    def plus(self, other: "Attention", layers: int) -> "Attention":
+        """This and as many layers like ``other``, which reach as far."""
         return Attention(
             self.reach_tokens,
-            self.bytes_per_token + other.bytes_per_token,
-            self.decode_flops + other.decode_flops,
-            self.prefill_flops + other.prefill_flops,
+            self.bytes_per_token + layers * other.bytes_per_token,
+            self.decode_flops + layers * other.decode_flops,
+            self.prefill_flops + layers * other.prefill_flops,
         )
 
 
@@ -56,13 +57,16 @@ def read_attention(
     facts: ModelFacts, specs: Sequence[tuple[LayerSpec, ...]], options: EngineOptions
 ) -> tuple[Attention, ...]:
     """Attention of a model by reach. A layer that shares an earlier one's cache reads it all the same."""
+    owners = [
+        index if layer.shares_cache_of is None else layer.shares_cache_of for index, layer in enumerate(facts.layers)
+    ]
+    alike = {id(facts.layers[owner]): owner for owner in owners}
     found: dict[int, Attention] = {}
-    for layer, own in zip(facts.layers, specs, strict=True):
-        shared = layer.shares_cache_of
-        owner, cached = (layer, own) if shared is None else (facts.layers[shared], specs[shared])
-        for part in _parts(owner, cached, facts, options):
-            known = found.get(part.reach_tokens)
-            found[part.reach_tokens] = part if known is None else known.plus(part)
+    for identity, layers in Counter(id(facts.layers[owner]) for owner in owners).items():
+        owner = alike[identity]
+        for part in _parts(facts.layers[owner], specs[owner], facts, options):
+            reach = part.reach_tokens
+            found[reach] = found.get(reach, Attention(reach)).plus(part, layers)
     return tuple(found.values())
 
 

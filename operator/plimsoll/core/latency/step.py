@@ -174,7 +174,7 @@ class StepTimes:
         """FLOPs of one token over the nominal rate, narrower types being less of a gain than the data sheet says."""
         half = self.machine.flops[self.machine.half]
         return sum(
-            flops / (half * (self.machine.flops[dtype] / half) ** self.fit.precision_gain)
+            flops / (half * math.pow(self.machine.flops[dtype] / half, self.fit.precision_gain))
             for dtype, flops in matrices.flops.items()
         )
 
