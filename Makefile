@@ -1,6 +1,8 @@
 .DEFAULT_GOAL := help
 VENV := .venv
 PY := $(VENV)/bin/python
+# Files run side by side: the real-API ones mostly wait, each for a control plane of its own.
+TEST_WORKERS ?= 4
 
 .PHONY: help setup check generate test lab lab-down demo bench
 help: ## this list
@@ -21,7 +23,8 @@ generate: setup ## crds/ and docs/reference.md, from the models
 	@$(PY) tools/generate.py
 
 test: setup ## the whole suite: unit, property, faults, real control plane
-	@$(PY) -m pytest
+	@$(PY) -m e2e.controlplane
+	@$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 lab: setup ## a lab that stays: control plane, Prometheus, GPU nodes, operator (OPERATOR=0, NODES=, LOAD_SECONDS=)
 	@$(PY) -m e2e.lab up

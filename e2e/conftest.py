@@ -8,6 +8,7 @@ import pytest
 from e2e.controlplane import ControlPlane, binaries
 from e2e.controlplane.kubectl import Kubectl
 from e2e.eventually import eventually
+from e2e.labrun import Lab, LabOptions
 
 # Shorter than Kubernetes' own 50 s for tests of a lost node; two heartbeats of a fake node (10 s each) have to fit.
 NODE_MONITOR_GRACE_SECONDS = 25
@@ -23,7 +24,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def _needs_control_plane(item: pytest.Item) -> bool:
-    return "control_plane" in getattr(item, "fixturenames", ()) or item.get_closest_marker("controlplane") is not None
+    asked_for = {"control_plane", "lab"} & set(getattr(item, "fixturenames", ()))
+    return bool(asked_for) or item.get_closest_marker("controlplane") is not None
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +33,13 @@ def control_plane() -> Iterator[ControlPlane]:
     """etcd, Kubernetes and Prometheus, shared by the session."""
     with ControlPlane(node_monitor_grace_seconds=NODE_MONITOR_GRACE_SECONDS) as plane:
         yield plane
+
+
+@pytest.fixture(scope="session")
+def lab() -> Iterator[Lab]:
+    """A control plane of its own with GPU nodes, fake engines that load in a second, and the operator."""
+    with Lab(LabOptions(load_seconds=1.0)) as lab:
+        yield lab
 
 
 @pytest.fixture(scope="session")

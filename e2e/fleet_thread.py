@@ -8,6 +8,8 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final, TypeVar
 
+from e2e.fleet import Fleet
+
 Answer = TypeVar("Answer")
 
 STOP_SECONDS: Final = 20.0
@@ -16,9 +18,9 @@ STOP_SECONDS: Final = 20.0
 class FleetThread:
     """Enters `make()` in a thread and leaves it at `stop`; `fleet` is what it gave."""
 
-    fleet: Any
+    fleet: Fleet
 
-    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
+    def __init__(self, make: Callable[[], AbstractAsyncContextManager[Fleet]]) -> None:
         self._make = make
         self._ready: Future[None] = Future()
         self._task: asyncio.Task[None] | None = None

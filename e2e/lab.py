@@ -13,6 +13,7 @@ import typer
 
 from e2e import labsupervisor
 from e2e.controlplane.scratch import sweep
+from e2e.fleet import commands
 from e2e.labrun import CHECKOUT, DEFAULT_LOAD_SECONDS, DEFAULT_NODES, LabOptions
 from e2e.labstate import ENV, FOLDER, State, taken
 
@@ -20,6 +21,8 @@ STOP_SECONDS: Final = 40.0
 PAUSE_SECONDS: Final = 0.1
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+
+commands.add_to(app, FOLDER / commands.SOCKET_NAME)
 
 Nodes = Annotated[str, typer.Option(envvar="NODES", help="COUNT*PRODUCT:GPUS, comma separated")]
 LoadSeconds = Annotated[float, typer.Option(envvar="LOAD_SECONDS", help="how long an engine takes to load")]

@@ -1,20 +1,21 @@
 """A whole lab: control plane, Prometheus, GPU nodes with fake engines, and the operator."""
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 from e2e import operator_process
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
+from e2e.fleet import Fleet, NodeSpec, parse_nodes
+from e2e.fleet.commands import SOCKET_NAME
 from e2e.fleet_thread import FleetThread
 from e2e.operator_process import Operator
 
-CHECKOUT: Final = Path(__file__).resolve().parents[1]
+# Not resolved: a folder that links to `e2e` is a checkout of its own (the tests start labs in one).
+CHECKOUT: Final = Path(__file__).absolute().parents[1]
 DEFAULT_NODES: Final = "4*NVIDIA-H100-80GB-HBM3:8,2*NVIDIA-L40S:4"
 DEFAULT_LOAD_SECONDS: Final = 5.0
 # Short, so that a lost node is noticed before a person gives up; two heartbeats of a node (10 s) have to fit.
@@ -61,11 +62,12 @@ class Lab:
 
     def start(self) -> None:
         """Return when all is ready, the operator's /readyz included."""
+        nodes = parse_nodes(self.options.nodes)
         try:
             self._log("starting etcd, Kubernetes and Prometheus")
             self.plane.start()
             self._apply_definitions()
-            self._start_fleet()
+            self._start_fleet(nodes)
             self._start_operator()
         except BaseException:
             self.stop()
@@ -85,31 +87,24 @@ class Lab:
         return {**self.plane.processes, **operator}
 
     def _apply_definitions(self) -> None:
-        if not list(self.options.crds.glob("*.yaml")):
+        files = [f"--filename={path}" for path in sorted(self.options.crds.glob("*.yaml"))]
+        if not files:
             self._log(f"no CRD in {self.options.crds}")
             return
-        kubectl = self.plane.kubectl
-        kubectl("apply", "--server-side", "-f", str(self.options.crds))
-        kubectl(
-            "wait", "--for=condition=Established", f"--timeout={ESTABLISHED_SECONDS}s", "-f", str(self.options.crds)
-        )
+        self.plane.kubectl("apply", "--server-side", *files)
+        self.plane.kubectl("wait", "--for=condition=Established", f"--timeout={ESTABLISHED_SECONDS}s", *files)
 
-    def _start_fleet(self) -> None:
-        if not hasattr(importlib.import_module("e2e.fleet"), "Fleet"):  # until the fleet is merged
-            self._log("no nodes: this checkout has no fleet")
-            return
+    def _start_fleet(self, nodes: Sequence[NodeSpec]) -> None:
         self._log(f"starting nodes {self.options.nodes}")
-        self.fleet = FleetThread(self._make_fleet)
-        self.fleet.start()
-
-    def _make_fleet(self) -> AbstractAsyncContextManager[Any]:
-        fleet = importlib.import_module("e2e.fleet")
-        made: AbstractAsyncContextManager[Any] = fleet.Fleet(
-            kubeconfig=self.plane.admin_kubeconfig,
-            nodes=fleet.parse_nodes(self.options.nodes),
-            load_seconds=self.options.load_seconds,
+        self.fleet = FleetThread(
+            lambda: Fleet(
+                self.plane.admin_kubeconfig,
+                nodes,
+                load_seconds=self.options.load_seconds,
+                control_socket=self.plane.workdir / SOCKET_NAME,
+            )
         )
-        return made
+        self.fleet.start()
 
     def _start_operator(self) -> None:
         if not self.options.operator:

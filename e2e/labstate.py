@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,6 +21,7 @@ from e2e.labrun import CHECKOUT, Lab
 FOLDER: Final = CHECKOUT / ".lab"
 ENV: Final = FOLDER / "env"
 STATE: Final = FOLDER / "state.json"
+LOCK_PAUSE_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +78,14 @@ def write_env(lab: Lab) -> None:
 
 
 @contextmanager
-def lock() -> Iterator[int | None]:
-    """Hold the checkout's lab lock; yields its file descriptor, or nothing when another lab holds it."""
+def lock(*, patience_seconds: float = 0.0) -> Iterator[int | None]:
+    """Hold the checkout's lab lock; yields its file descriptor, or nothing when another lab holds it all the time."""
     descriptor = os.open(CHECKOUT, os.O_RDONLY)
+    give_up = time.monotonic() + patience_seconds
     try:
-        yield descriptor if _acquire(descriptor) else None
+        while not (held := _acquire(descriptor)) and time.monotonic() < give_up:
+            time.sleep(LOCK_PAUSE_SECONDS)
+        yield descriptor if held else None
     finally:
         os.close(descriptor)
 

@@ -16,6 +16,8 @@ from e2e.labrun import Lab, LabOptions
 from e2e.labstate import State
 
 LOOK_SECONDS: Final = 1.0
+# Others take the lock for a moment to see whether a lab runs.
+LOCK_PATIENCE_SECONDS: Final = 2.0
 
 
 def run(options: LabOptions, report_to: int) -> int:
@@ -25,7 +27,7 @@ def run(options: LabOptions, report_to: int) -> int:
     """
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave)
-    with labstate.lock() as mine:
+    with labstate.lock(patience_seconds=LOCK_PATIENCE_SECONDS) as mine:
         if mine is None:
             _tell(report_to, "another lab is being started or stopped in this checkout")
             return 1

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 # Keys our readers use. A default is kept only for these.
 KEYS: Final = frozenset(
@@ -28,7 +28,7 @@ KEYS: Final = frozenset(
     n_shared_experts first_k_dense_replace multi_query new_decoder_architecture alibi num_kv_heads n_head_kv
     use_bidirectional_attention decoder_layers decoder_attention_heads max_source_positions max_target_positions
     d_model attention_head_dim swa_head_dim swa_num_key_value_heads max_seq_len num_ln_in_parallel_attn
-    """.split()
+    """.split()  # noqa: SIM905 # a page of words reads better than a column
 )
 
 
@@ -95,8 +95,9 @@ def text_class(value: ast.Dict) -> str | None:
         if isinstance(key, ast.Constant) and key.value == "text_config":
             if isinstance(entry, ast.Call):
                 for keyword in entry.keywords:
-                    if keyword.arg == "model_type" and isinstance(keyword.value, ast.Constant):
-                        return f"={keyword.value.value}"
+                    named = literal(keyword.value, None)
+                    if keyword.arg == "model_type" and isinstance(named, str):
+                        return f"={named}"
             return ast.unparse(entry).rpartition(".")[2]
     return None
 
@@ -117,7 +118,7 @@ def literal(value: ast.expr, otherwise: object) -> object:
     return otherwise
 
 
-def inherited(name: str, known: dict[str, ConfigClass], attribute: str) -> dict[str, object]:
+def inherited(name: str, known: dict[str, ConfigClass], attribute: Literal["defaults", "renamed"]) -> dict[str, object]:
     """A class' dictionary with those of its bases below it."""
     found = known.get(name)
     if found is None:
@@ -125,7 +126,7 @@ def inherited(name: str, known: dict[str, ConfigClass], attribute: str) -> dict[
     merged: dict[str, object] = {}
     for base in reversed(found.bases):
         merged |= inherited(base, known, attribute)
-    return merged | getattr(found, attribute)
+    return merged | (found.defaults if attribute == "defaults" else found.renamed)
 
 
 def main(transformers: Path, vllm: Path) -> None:

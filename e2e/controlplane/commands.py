@@ -13,6 +13,7 @@ from e2e.controlplane.ports import HOST, PortLeases
 SERVICE_CIDR: Final = "10.96.0.0/12"
 # With Kubernetes' own 20 requests a second the pods of 1,000 Deployments took 181 s to exist, with this 13 s.
 CONTROLLER_QPS: Final = 1000
+ENDPOINT_CONTROLLERS: Final = ("endpointslice-controller", "endpointslice-mirroring-controller", "endpoints-controller")
 ETCD_QUOTA_BYTES: Final = 8 << 30
 DISCOVERY_RELOAD_SECONDS: Final = 5.0
 # kube-controller-manager looks at nodes every 5 s by default, which a short grace period would make coarse.
@@ -95,9 +96,9 @@ def kube_controller_manager(
         "--use-service-account-credentials",
         f"--service-account-private-key-file={tls.service_account_key}",
         f"--root-ca-file={tls.ca}",
-        # Everything but EndpointSlices: pod IPs are loopback addresses here, which the API refuses in a slice, so
-        # these two would fail and retry for every Service.
-        "--controllers=*,-endpointslice-controller,-endpointslice-mirroring-controller",
+        # Everything but endpoints: pod IPs are loopback addresses here, which the API refuses in EndpointSlices and
+        # Endpoints, so these would fail and retry for every Service.
+        f"--controllers=*,{','.join(f'-{name}' for name in ENDPOINT_CONTROLLERS)}",
         *_node_monitor(options.node_monitor_grace_seconds),
     ]
 

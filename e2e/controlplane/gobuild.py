@@ -7,10 +7,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from e2e.controlplane import golang, tether
-from e2e.controlplane.targets import BUILD_ENV, BUILD_FLAGS, TARGETS, Target
+from e2e.controlplane.targets import BUILD_ENV, BUILD_FLAGS, TAGS, TARGETS, Target
 
 REPORT_SECONDS: Final = 15.0
 TAIL_LINES: Final = 20
@@ -29,7 +29,7 @@ def build(go: golang.Go, scratch: Path, names: Sequence[str], log: Callable[[str
     targets = [target for target in TARGETS if target.name in names]
     log(f"building {', '.join(names)} with Go {go.version}: once, 5 to 10 minutes on two cores")
     started = time.monotonic()
-    total = _count_packages(go, targets)
+    total = _count_packages(go, targets, scratch, log)
     _compile(go, scratch, targets, total, log)
     for target in targets:
         (scratch / target.built_name).rename(scratch / target.name)
@@ -53,40 +53,56 @@ def _minutes(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
-def _environment() -> dict[str, str]:
-    return {**os.environ, **BUILD_ENV, "GOTOOLCHAIN": "local"}
-
-
-def _count_packages(go: golang.Go, targets: Sequence[Target]) -> int:
+def _count_packages(go: golang.Go, targets: Sequence[Target], scratch: Path, log: Callable[[str], None]) -> int:
     """How many packages the programs consist of; listing them also downloads the modules that are not there yet."""
-    command = [str(go.path), "list", "-deps", BUILD_FLAGS[2], *(target.package for target in targets)]
-    done = subprocess.run(command, cwd=golang.HERE, env=_environment(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise BuildError(f"Go could not load the modules of {golang.GO_MOD}:\n{_tail(done.stderr.splitlines())}")
-    return len(done.stdout.splitlines())
+    listed = scratch / "packages"
+    command = [str(go.path), "list", "-deps", TAGS, *(target.package for target in targets)]
+    with listed.open("w") as file:
+        _follow(command, lambda output, _: f"{output.downloads} Go modules downloaded", log, stdout=file)
+    return len(listed.read_text().splitlines())
 
 
 def _compile(go: golang.Go, scratch: Path, targets: Sequence[Target], total: int, log: Callable[[str], None]) -> None:
     packages = [target.package for target in targets]
-    command = tether.command([str(go.path), "build", "-v", *BUILD_FLAGS, f"-o={scratch}/", *packages])
+    command = [str(go.path), "build", "-v", *BUILD_FLAGS, f"-o={scratch}/", *packages]
+    _follow(command, lambda output, seconds: progress_line(output.packages, total, seconds), log)
+
+
+def _follow(
+    command: list[str],
+    progress: Callable[["_Output", float], str],
+    log: Callable[[str], None],
+    *,
+    stdout: IO[str] | None = None,
+) -> None:
+    """Run a Go command and log its `progress(output, seconds so far)` now and then; it dies with us."""
     started = time.monotonic()
-    with subprocess.Popen(command, cwd=golang.HERE, env=_environment(), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        tether.command(command),
+        cwd=golang.HERE,
+        env={**os.environ, **BUILD_ENV, "GOTOOLCHAIN": "local"},
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         output = _Output(process)
         try:
             while not output.ended(within_seconds=REPORT_SECONDS):
-                log(progress_line(output.packages, total, time.monotonic() - started))
+                log(progress(output, time.monotonic() - started))
         except BaseException:
             process.kill()
             raise
     if process.returncode:
-        raise BuildError(f"go build failed (exit code {process.returncode}):\n{_tail(output.tail)}")
+        tail = "\n".join(f"  {line}" for line in output.tail)
+        raise BuildError(f"`go {command[1]}` failed with exit code {process.returncode}:\n{tail}")
 
 
 class _Output:
-    """Follows what `go build -v` prints: a package a line as it is compiled, errors among them."""
+    """Follows what Go prints: a line a downloaded module, a line a compiled package, errors among them."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.packages = 0
+        self.downloads = 0
         self.tail: deque[str] = deque(maxlen=TAIL_LINES)
         self._process = process
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -100,6 +116,7 @@ class _Output:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self.packages += not line.startswith("go: ")
+            self.downloads += line.startswith("go: downloading ")
             self.tail.append(line.rstrip())
 
 
@@ -108,7 +125,3 @@ def _verify(program: Path, target: Target) -> None:
     if target.version not in done.stdout + done.stderr:
         said = (done.stdout + done.stderr).strip() or f"exit code {done.returncode}"
         raise BuildError(f"{target.name} was built but does not report version {target.version}: {said}")
-
-
-def _tail(lines: Sequence[str] | deque[str]) -> str:
-    return "\n".join(f"  {line}" for line in list(lines)[-TAIL_LINES:])

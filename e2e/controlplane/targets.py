@@ -46,11 +46,12 @@ _STAMPS: Final = {
     "github.com/prometheus/common/version.Version": PROMETHEUS_VERSION,
 }
 
+# Prometheus' other discoveries bring the SDK of every cloud.
+TAGS: Final = "-tags=remove_all_sd,enable_kubernetes_sd"
 BUILD_FLAGS: Final = (
     "-trimpath",
     "-buildvcs=false",
-    # Prometheus' other discoveries bring the SDK of every cloud.
-    "-tags=remove_all_sd,enable_kubernetes_sd",
+    TAGS,
     "-ldflags=-s -w " + " ".join(f"-X {name}={value}" for name, value in _STAMPS.items()),
 )
 BUILD_ENV: Final = {"CGO_ENABLED": "0"}

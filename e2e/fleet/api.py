@@ -7,7 +7,7 @@ import base64
 import json
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +19,7 @@ Object = dict[str, Any]
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 WRITES_AT_ONCE = 32
+TLS_CLOSE_SECONDS = 0.1  # aiohttp closes TLS transports after close() has returned
 NOT_FOUND, CONFLICT, GONE = 404, 409, 410
 
 
@@ -93,7 +94,7 @@ class Api:
     async def __aexit__(self, *_: object) -> None:
         if self._session is not None:
             await self._session.close()
-            await asyncio.sleep(0)
+            await asyncio.sleep(TLS_CLOSE_SECONDS)
 
     async def get(self, path: str, **query: str) -> Object:
         return await self._call("GET", path, query=query)
@@ -107,7 +108,7 @@ class Api:
     async def delete(self, path: str, body: Mapping[str, Any] | None = None) -> Object:
         return await self._call("DELETE", path, body=body or {})
 
-    async def watch(self, path: str, resource_version: str, **query: str) -> AsyncIterator[Object]:
+    async def watch(self, path: str, resource_version: str, **query: str) -> AsyncGenerator[Object, None]:
         """Events from ``resource_version`` on, until the server ends the stream."""
         params = {"watch": "1", "allowWatchBookmarks": "true", "resourceVersion": resource_version, **query}
         async with self._open.get(path, params=params) as response:

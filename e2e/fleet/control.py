@@ -64,11 +64,13 @@ class ControlServer:
             request = json.loads(line)
             command = self._commands[request.pop("do")]
             return {"ok": True, "result": await command(**request)}
+        except (ValueError, LookupError) as error:
+            return {"ok": False, "error": str(error)}
         except Exception as error:  # noqa: BLE001 - whatever it was, the caller is told and the fleet runs on
             return {"ok": False, "error": f"{type(error).__name__}: {error}"}
 
 
-def call(path: Path, command: str, **arguments: Any) -> Any:
+def call(path: Path, command: str, /, **arguments: Any) -> Any:
     """Run one command in the fleet that listens on ``path``; blocks until it is done.
 
     Raises:

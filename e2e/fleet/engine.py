@@ -135,7 +135,8 @@ class SimpleEngine:
             await asyncio.sleep(self._step_seconds(prefilled, len(decoding)))
             self._recorder.observe("iteration_tokens_total", prefilled + len(decoding))
             for request in decoding:
-                self._token(request)
+                if request in self._running:  # it may have left during the step
+                    self._token(request)
 
     def _step_seconds(self, prefilled: int, decoding: int) -> float:
         speed = self._speed
@@ -154,7 +155,7 @@ class SimpleEngine:
         return preempted
 
     def _preempt(self, victim: _Request) -> None:
-        if len(self._running) == 1:
+        if len(self._running) == 1:  # alone and still too long for the pool: nobody can make room
             self._finish(victim, "length")
             return
         self._running.remove(victim)
@@ -196,7 +197,7 @@ class SimpleEngine:
         request.last_token_at = now
         self._recorder.count("generation_tokens")
         request.tokens.put_nowait(None)
-        if request.generated >= request.output_tokens and request in self._running:
+        if request.generated >= request.output_tokens:
             self._finish(request, "length")
 
     def _count_prompt(self, request: _Request) -> None:
@@ -212,11 +213,11 @@ class SimpleEngine:
             self._recorder.observe(name, value)
 
     def _forget(self, request: _Request) -> None:
-        """The client went away, or the request is done."""
-        if request in self._running:
-            self._running.remove(request)
-        with suppress(ValueError):
-            self._waiting.remove(request)
+        """The client went away, or the request is done and in neither list."""
+        for requests in (self._running, self._waiting):
+            if request in requests:
+                requests.remove(request)
+                self._recorder.count("request_success", finished_reason="abort")
 
     @property
     def _free(self) -> int:

@@ -31,7 +31,8 @@ class Fleet:
     """GPU nodes and the pods bound to them, from ``async with`` to its end.
 
     ``load_seconds`` is how long an engine's port stays closed; ``back_off_scale`` shortens CrashLoopBackOff and
-    ImagePullBackOff (1.0 is real time); ``control_socket`` opens the unix socket of :mod:`e2e.fleet.control`.
+    ImagePullBackOff (1.0 is real time); ``heartbeat_seconds`` is between two renewals of a node's lease;
+    ``control_socket`` opens the unix socket of :mod:`e2e.fleet.control`.
     """
 
     def __init__(
@@ -41,12 +42,13 @@ class Fleet:
         *,
         load_seconds: float = 5.0,
         back_off_scale: float = 1.0,
+        heartbeat_seconds: float = 5.0,
         engine: EngineFactory = SimpleEngine,
         control_socket: Path | None = None,
         start: Callable[[Launch], Process] | None = None,
     ) -> None:
         self._kubeconfig, self._specs, self._back_off_scale = kubeconfig, nodes, back_off_scale
-        self._control_socket = control_socket
+        self._control_socket, self._heartbeat_seconds = control_socket, heartbeat_seconds
         self._start = start or partial(launcher.start, options=VllmOptions(load_seconds, engine))
         self._stack = AsyncExitStack()
 
@@ -55,7 +57,7 @@ class Fleet:
             addresses = AddressBlock()
             stack.callback(addresses.kubelet_socket.close)
             api = await stack.enter_async_context(Api(read_kubeconfig(self._kubeconfig)))
-            self._nodes = NodeAgent(api, self._specs, addresses.node_address)
+            self._nodes = NodeAgent(api, self._specs, addresses.node_address, self._heartbeat_seconds)
             self._kubelet = Kubelet(api, self._nodes, addresses, self._start, self._back_off_scale)
             logs = PodLogs(self._kubelet, addresses.kubelet_socket)
             stack.push_async_callback(logs.stop)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 import aiohttp
@@ -48,13 +48,13 @@ class Kubelet:
         """The pod of this name.
 
         Raises:
-            KeyError: none runs here.
+            LookupError: none runs here.
 
         """
         for pod in self._pods.values():
             if pod.title == f"{namespace}/{name}":
                 return pod
-        raise KeyError(f"pod {namespace}/{name} does not run on this fleet")
+        raise LookupError(f"pod {namespace}/{name} does not run on this fleet")
 
     async def run(self) -> None:
         """List and watch for ever."""
@@ -94,15 +94,19 @@ class Kubelet:
 
     async def _follow(self, version: str) -> None:
         while True:
-            async for event in self._api.watch(PODS, version, fieldSelector=BOUND, timeoutSeconds="300"):
-                body = event["object"]
-                if event["type"] == "ERROR":
-                    raise ApiError(int(body.get("code", 500)), body.get("message", ""))
-                version = body["metadata"]["resourceVersion"]
-                if event["type"] == "DELETED":
-                    self._forget(body["metadata"]["uid"])
-                elif event["type"] != "BOOKMARK":
-                    self._see(body)
+            async with aclosing(self._api.watch(PODS, version, fieldSelector=BOUND, timeoutSeconds="300")) as events:
+                async for event in events:
+                    version = self._take(event["type"], event["object"])
+
+    def _take(self, kind: str, body: dict[str, Any]) -> str:
+        """Act on one event; returns its resource version."""
+        if kind == "ERROR":
+            raise ApiError(int(body.get("code", 500)), body.get("message", ""))
+        if kind == "DELETED":
+            self._forget(body["metadata"]["uid"])
+        elif kind != "BOOKMARK":
+            self._see(body)
+        return str(body["metadata"]["resourceVersion"])
 
     def _see(self, body: dict[str, Any]) -> None:
         node = self._nodes.specs.get(body["spec"].get("nodeName", ""))

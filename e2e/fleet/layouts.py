@@ -151,9 +151,14 @@ def find(args: EngineArgs, gpu: Gpu) -> Layout | Rejection:
     return row
 
 
+def all_layouts() -> list[Layout]:
+    """Every recorded engine configuration."""
+    return [row for row in _rows() if isinstance(row, Layout)]
+
+
 def heads_of(model: str) -> int | None:
     """Attention heads as the model's own configuration says; None when unknown."""
-    known = [r.attention_heads for r in _rows() if isinstance(r, Layout) and r.model == model_key(model)]
+    known = [row.attention_heads for row in all_layouts() if row.model == model_key(model)]
     return known[0] if known else None
 
 
@@ -163,6 +168,8 @@ def model_key(model: str) -> str:
     key = "--".join(parts[-2:])
     if key in _models() or not parts:
         return key
+    if f"{key}(text)" in _models():  # recorded without its vision tower
+        return f"{key}(text)"
     by_name = [name for name in _models() if name.split("--")[-1] == parts[-1]]
     return by_name[0] if len(by_name) == 1 else key
 

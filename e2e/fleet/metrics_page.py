@@ -6,13 +6,15 @@ import math
 import re
 import time
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from e2e.fleet import recordings
 
 INFO = "vllm:cache_config_info"
+PROCESS_START = ("process_start_time_seconds",)
 TOKEN_HISTOGRAMS = frozenset(
     {
         "vllm:request_prompt_tokens",
@@ -29,14 +31,15 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Sample:
-    """One line of the page: its name and the labels that tell series of one engine apart."""
+    """One line of the page: its name and labels."""
 
     name: str
     labels: Labels
 
     @property
-    def own_labels(self) -> Labels:
-        return tuple(pair for pair in self.labels if pair[0] not in {"engine", "model_name"})
+    def key(self) -> str:
+        """What tells the series of one engine apart: every page has one engine and one model."""
+        return _key(self.name, (pair for pair in self.labels if pair[0] not in {"engine", "model_name"}))
 
 
 @dataclass(frozen=True)
@@ -45,56 +48,47 @@ class _Template:
 
     lines: tuple[str | Sample, ...]
     bounds: Mapping[str, tuple[float, ...]]
+    bucket_keys: Mapping[str, tuple[str, ...]]
 
 
 class MetricsPage:
     """Counters, gauges and histograms of one engine, rendered as Prometheus text.
 
     ``count`` and ``observe`` are the recorder an engine reports to; ``gauge`` sets what is read at scrape time.
+    Buckets are kept cumulative, so that a scrape, the frequent event of an idle fleet, only joins text.
     """
 
     def __init__(self, model_name: str, max_model_len: int, cache_config: Mapping[str, str]) -> None:
-        template = _template(max_model_len)
-        self._bounds = template.bounds
-        self._values: dict[tuple[str, Labels], float] = {}
-        self._buckets = {name: [0] * len(bounds) for name, bounds in template.bounds.items()}
-        self._sums = dict.fromkeys(template.bounds, 0.0)
+        self._template = template = _template(max_model_len)
         self._lines = [_line(line, model_name, cache_config) for line in template.lines]
-        self._created = time.time()
+        self._values: defaultdict[str, float] = defaultdict(float)
+        now = time.time()
+        for sample in template.lines:
+            if isinstance(sample, Sample) and (sample.name.endswith("_created") or sample.name in PROCESS_START):
+                self._values[sample.key] = now
+            elif isinstance(sample, Sample) and sample.name == INFO:
+                self._values[sample.key] = 1.0
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter; ``name`` without prefix and ``_total``."""
-        key = (f"vllm:{name}_total", tuple(sorted(labels.items())))
-        self._values[key] = self._values.get(key, 0.0) + amount
+        self._values[_key(f"vllm:{name}_total", sorted(labels.items()))] += amount
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
-        self._values[f"vllm:{name}", tuple(sorted(labels.items()))] = value
+        self._values[_key(f"vllm:{name}", sorted(labels.items()))] = value
 
     def observe(self, name: str, value: float) -> None:
         """Add to a histogram; ``name`` without prefix."""
         name = f"vllm:{name}"
-        self._buckets[name][bisect_left(self._bounds[name], value)] += 1
-        self._sums[name] += value
+        smallest = bisect_left(self._template.bounds[name], value)
+        for key in self._template.bucket_keys[name][smallest:]:
+            self._values[key] += 1
+        self._values[f"{name}_count"] += 1
+        self._values[f"{name}_sum"] += value
 
     def render(self) -> str:
-        cumulative = {name: _cumulate(self._bounds[name], counts) for name, counts in self._buckets.items()}
-        out = []
-        for prefix, sample in self._lines:
-            out.append(prefix if sample is None else f"{prefix} {self._value(sample, cumulative)}")
-        return "\n".join(out) + "\n"
-
-    def _value(self, sample: Sample, cumulative: Mapping[str, Mapping[str, int]]) -> float:
-        name = sample.name
-        if name == INFO:
-            return 1.0
-        if name.endswith("_created"):
-            return self._created
-        family, _, part = name.rpartition("_")
-        if family in cumulative and part in {"bucket", "count", "sum"}:
-            bounds = cumulative[family]
-            edge = dict(sample.labels).get("le", "+Inf")
-            return self._sums[family] if part == "sum" else float(bounds[edge])
-        return self._values.get((name, sample.own_labels), 0.0)
+        values = self._values
+        lines = [prefix if key is None else f"{prefix} {values.get(key, 0.0)}" for prefix, key in self._lines]
+        return "\n".join(lines) + "\n"
 
 
 def old_names(page: str) -> str:
@@ -131,7 +125,12 @@ def _parse(line: str) -> str | Sample:
     return Sample(match[1], tuple(sorted(_LABEL.findall(match[2] or "")))) if match else line
 
 
-def _line(line: str | Sample, model_name: str, cache_config: Mapping[str, str]) -> tuple[str, Sample | None]:
+def _key(name: str, labels: Iterable[tuple[str, str]]) -> str:
+    return name if name == INFO else name + "".join(f",{label}={value}" for label, value in labels)
+
+
+def _line(line: str | Sample, model_name: str, cache_config: Mapping[str, str]) -> tuple[str, str | None]:
+    """The text before the value, and the value's key; a comment has none."""
     if isinstance(line, str):
         return line, None
     labels = dict(line.labels)
@@ -140,7 +139,7 @@ def _line(line: str | Sample, model_name: str, cache_config: Mapping[str, str]) 
     elif "model_name" in labels:
         labels["model_name"] = model_name
     text = ",".join(f'{name}="{_escape(value)}"' for name, value in sorted(labels.items()))
-    return (f"{line.name}{{{text}}}" if text else line.name), line
+    return (f"{line.name}{{{text}}}" if text else line.name), line.key
 
 
 def _escape(value: str) -> str:
@@ -150,37 +149,30 @@ def _escape(value: str) -> str:
 @lru_cache(maxsize=64)
 def _template(max_model_len: int) -> _Template:
     lines: list[str | Sample] = []
-    bounds: dict[str, list[float]] = {}
+    buckets: dict[str, list[Sample]] = {}
     for line in map(_parse, recordings.metrics_page().splitlines()):
         name = line.name.removesuffix("_bucket") if isinstance(line, Sample) else ""
         if not isinstance(line, Sample) or not line.name.endswith("_bucket") or not name.startswith("vllm:"):
             lines.append(line)
         elif name not in TOKEN_HISTOGRAMS:
-            bounds.setdefault(name, []).append(float(dict(line.labels)["le"]))
+            buckets.setdefault(name, []).append(line)
             lines.append(line)
-        elif name not in bounds:
-            bounds[name] = [*_one_two_five(max_model_len), math.inf]
-            lines += [_with_edge(line, bound) for bound in bounds[name]]
-    return _Template(tuple(lines), {name: tuple(edges) for name, edges in bounds.items()})
+        elif name not in buckets:
+            buckets[name] = [_with_edge(line, bound) for bound in [*_one_two_five(max_model_len), math.inf]]
+            lines += buckets[name]
+    return _Template(
+        lines=tuple(lines),
+        bounds={name: tuple(float(dict(s.labels)["le"]) for s in samples) for name, samples in buckets.items()},
+        bucket_keys={name: tuple(sample.key for sample in samples) for name, samples in buckets.items()},
+    )
 
 
 def _with_edge(sample: Sample, bound: float) -> Sample:
-    return Sample(sample.name, tuple(sorted((dict(sample.labels) | {"le": _edge(bound)}).items())))
+    edge = "+Inf" if math.isinf(bound) else str(bound)
+    return Sample(sample.name, tuple(sorted((dict(sample.labels) | {"le": edge}).items())))
 
 
 def _one_two_five(limit: int) -> list[float]:
     """Token buckets: 1, 2, 5, 10 … up to the model's length (vLLM ``v1/metrics/buckets.py``)."""
     series = (digit * 10**power for power in range(12) for digit in (1, 2, 5))
     return [float(value) for value in series if value <= limit]
-
-
-def _edge(bound: float) -> str:
-    return "+Inf" if math.isinf(bound) else str(bound)
-
-
-def _cumulate(bounds: tuple[float, ...], counts: list[int]) -> dict[str, int]:
-    total, out = 0, {}
-    for bound, count in zip(bounds, counts, strict=True):
-        total += count
-        out[_edge(bound)] = total
-    return out

@@ -17,7 +17,7 @@ from e2e.fleet.addresses import KUBELET_PORT
 from e2e.fleet.api import CONFLICT, MERGE_PATCH, NOT_FOUND, Api, ApiError
 from e2e.fleet.gpus import Gpu
 
-LEASE_SECONDS, RENEW_SECONDS = 40, 10
+LEASE_SECONDS = 40
 POD_LIMIT = 250
 _SPEC = re.compile(r"(?:(\d+)\*)?([A-Za-z0-9_.-]+):(\d+)")
 
@@ -120,8 +120,8 @@ def _gpu_labels(spec: NodeSpec) -> dict[str, str]:
 class NodeAgent:
     """Registers the nodes and keeps their leases fresh; a node that is down is silent."""
 
-    def __init__(self, api: Api, specs: Sequence[NodeSpec], address: str) -> None:
-        self._api, self._address = api, address
+    def __init__(self, api: Api, specs: Sequence[NodeSpec], address: str, heartbeat_seconds: float) -> None:
+        self._api, self._address, self._heartbeat_seconds = api, address, heartbeat_seconds
         self.specs = {spec.name: spec for spec in specs}
         self.down: set[str] = set()
         self._without_gpu: set[str] = set()
@@ -135,7 +135,7 @@ class NodeAgent:
             alive = [spec for spec in self.specs.values() if spec.name not in self.down]
             with suppress(ApiError, aiohttp.ClientError, TimeoutError):
                 await asyncio.gather(*(self._renew(spec.name) for spec in alive))
-            await asyncio.sleep(RENEW_SECONDS)
+            await asyncio.sleep(self._heartbeat_seconds)
 
     async def report(self, name: str) -> None:
         spec = self.specs[name]

@@ -31,7 +31,9 @@ class PodLogs:
     async def start(self) -> None:
         app = web.Application()
         app.router.add_get("/containerLogs/{namespace}/{pod}/{container}", self._logs)
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.3)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=0.3, handler_cancellation=True
+        )
         await self._runner.setup()
         address = self._socket.getsockname()[0]
         await web.SockSite(self._runner, self._socket, ssl_context=_self_signed(address)).start()
@@ -43,7 +45,7 @@ class PodLogs:
     async def _logs(self, request: web.Request) -> web.StreamResponse:
         try:
             pod = self._kubelet.find(request.match_info["namespace"], request.match_info["pod"])
-        except KeyError as error:
+        except LookupError as error:
             return web.Response(status=404, text=str(error))
         container = pod.container(request.match_info["container"])
         if container is None:

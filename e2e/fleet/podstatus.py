@@ -9,6 +9,9 @@ from typing import Any
 from e2e.fleet.container import Container, Running, State, Terminated, Waiting
 from e2e.fleet.nodes import timestamp
 
+# These lists are merged by address otherwise: a pod that got another address would keep the old one too.
+REPLACE = {"$patch": "replace"}
+
 
 def build(
     pod: Mapping[str, Any],
@@ -35,9 +38,9 @@ def build(
     return {
         "phase": phase,
         "podIP": address,
-        "podIPs": [{"ip": address}],
+        "podIPs": [REPLACE, {"ip": address}],
         "hostIP": node_address,
-        "hostIPs": [{"ip": node_address}],
+        "hostIPs": [REPLACE, {"ip": node_address}],
         "startTime": timestamp(begun),
         "conditions": [_condition(*row, message, before, now) for row in wanted],
         "containerStatuses": [_container(container) for container in containers],

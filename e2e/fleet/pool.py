@@ -130,7 +130,7 @@ def _available_bytes(layout: Layout, args: EngineArgs, gpu: Gpu) -> int:
         raise refusals.out_of_memory(weights + (given or 0), free, total)
     if given is not None:
         return given
-    requested = math.ceil(total * args["gpu_memory_utilization"])
+    requested: int = math.ceil(total * args["gpu_memory_utilization"])
     if requested > free:
         raise refusals.not_enough_free_memory(free, total, args["gpu_memory_utilization"], requested)
     available = requested - weights - gpu.reserve_bytes(layout.tensor_parallel)

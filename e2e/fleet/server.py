@@ -66,7 +66,9 @@ class VllmServer:
                 web.post("/v1/chat/completions", self._completions),
             ]
         )
-        self._runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.3)
+        self._runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=0.3, handler_cancellation=True
+        )
         await self._runner.setup()
         await web.TCPSite(self._runner, address, port, reuse_address=True).start()
 

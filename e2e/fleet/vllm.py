@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from e2e.fleet import enginelog, layouts, pool, vllm_args
 from e2e.fleet.engine import Engine, Recorder, SimpleEngine
+from e2e.fleet.gpus import Gpu
 from e2e.fleet.metrics_page import MetricsPage
 from e2e.fleet.pool import Pool
 from e2e.fleet.process import SIGTERM_EXIT, Launch, TaskProcess
-from e2e.fleet.refusals import Refusal
+from e2e.fleet.refusals import IN_ENGINE, Refusal
 from e2e.fleet.server import VllmServer, cache_config
 from e2e.fleet.vllm_args import BadArgumentsError, EngineArgs
 
@@ -23,6 +24,7 @@ EngineFactory = Callable[[Pool, Recorder], Engine]
 UNRECORDED_EXIT = 3
 DEAD_ENGINE_SECONDS = 0.6  # /health answers 503 this long before the process ends, with exit code 0
 ABORT_SECONDS = 0.4
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _TAG = re.compile(r"v?(\d+\.\d+\.\d+)")
 
 
@@ -74,17 +76,26 @@ class FakeVllm(TaskProcess):
         pool.check_config(args, launch.visible_gpus)
         if launch.gpu is None:
             raise layouts.NotRecordedError("the node has no GPU product label")
-        layouts.find(args, launch.gpu)
+        sized = self._size(args, launch.gpu)
         launch.log.write("\n".join(enginelog.loading(args, version)))
         if not await self._load(terminated):
             return 1 if self._crashed.is_set() else SIGTERM_EXIT
-        sized = pool.size(args, launch.gpu, allow_long=launch.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1")
-        if sized.layout.device != launch.gpu.device:
-            launch.log.write(
-                f"fleet: {launch.gpu.device} was not recorded; all recorded devices agree: {sized.layout.title}"
-            )
+        if isinstance(sized, Refusal):
+            raise sized
+        own = sized.layout.device == launch.gpu.device
+        borrowed = "" if own else " (not recorded here; all recorded devices agree)"
+        launch.log.write(f"fleet: layout of {sized.layout.title}{borrowed}")
         launch.log.write("\n".join(enginelog.started(sized, args, time.monotonic() - self._loading_since)))
         return await self._serve(args, sized, version, terminated)
+
+    def _size(self, args: EngineArgs, gpu: Gpu) -> Pool | Refusal:
+        """The pool; what only a loaded engine can refuse is returned, what the configuration refuses is raised."""
+        try:
+            return pool.size(args, gpu, allow_long=self._launch.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1")
+        except Refusal as refusal:
+            if refusal.case != IN_ENGINE:
+                raise
+            return refusal
 
     async def _load(self, terminated: asyncio.Event) -> bool:
         """Wait for the weights; the factor may be raised while waiting. False when interrupted."""
@@ -102,7 +113,10 @@ class FakeVllm(TaskProcess):
         engine = self._options.engine(sized, page)
         server = VllmServer(args, sized, engine, page, self._launch.faults, version)
         try:
-            await server.start(self._launch.address, args["port"])
+            if args["host"] in LOOPBACK:
+                self._launch.log.write(f"fleet: --host {args['host']} is the container's own; nobody reaches it")
+            else:
+                await server.start(self._launch.address, args["port"])
             await _first(terminated, self._crashed)
             if self._crashed.is_set():
                 return await self._die(server, engine)

@@ -7,6 +7,7 @@ import typer
 
 from plimsoll.cli.crd import crd
 from plimsoll.cli.plan import plan
+from plimsoll.cli.predict import predict
 
 app = typer.Typer(
     name="plimsoll",
@@ -16,6 +17,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command()(plan)
+app.command()(predict)
 app.command()(crd)
 
 

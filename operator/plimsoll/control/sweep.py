@@ -20,6 +20,7 @@ log = logging.getLogger("plimsoll.sweep")
 
 JITTER: Final = 0.2
 RETRY_SECONDS: Final = 5.0
+LISTED: Final = (SERVICES, *CHILDREN, PODS)
 OWNED: Final = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
 
@@ -45,23 +46,29 @@ class Sweep:
             await asyncio.sleep(wait * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - jitter, not a secret
 
     async def once(self) -> bool:
-        """One full listing; whether it succeeded. A partial one forgets nothing of the kinds it did not reach."""
+        """One full listing; whether all of it succeeded. A kind that cannot be listed forgets nothing and stops none.
+
+        The first success opens the gate for writes: nobody decides on half a picture.
+        """
         self.attempted_seconds = self.monotonic()
-        try:
-            for kind in (SERVICES, *CHILDREN, PODS):
-                for namespace in self.namespaces or (None,):
-                    await self._list(kind, namespace)
-        except ClusterError as error:
-            metrics.SWEEPS.labels("failed").inc()
-            log.warning("listing failed, trying again in a few seconds: %s", error.message)
+        results = [await self._try(kind, namespace) for kind in LISTED for namespace in self.namespaces or (None,)]
+        ok = all(results)
+        metrics.SWEEPS.labels("ok" if ok else "failed").inc()
+        if not ok:
             return False
-        metrics.SWEEPS.labels("ok").inc()
         self.succeeded_seconds = self.monotonic()
         self.synced.set()
         # Level-triggered: whatever was missed in between, each service is looked at again.
         for key in self.cache.services():
             self.queue.add(key)
-        metrics.SERVICES.set(sum(1 for _ in self.cache.services()))
+        return True
+
+    async def _try(self, kind: Kind, namespace: str | None) -> bool:
+        try:
+            await self._list(kind, namespace)
+        except ClusterError as error:
+            log.warning("listing %s failed, trying again in a few seconds: %s", kind.plural, error.message)
+            return False
         return True
 
     async def _list(self, kind: Kind, namespace: str | None) -> None:
@@ -69,6 +76,8 @@ class Sweep:
         async for obj in self.cluster.list(kind, namespace, "" if kind is SERVICES else OWNED):
             meta = obj["metadata"]
             seen.append(Key(meta.get("namespace", ""), meta["name"]))
-            self.cache.put(kind, obj)
+            changed = self.cache.put(kind, obj)
+            if changed is not None:
+                self.queue.add(changed)
         for key in self.cache.prune(kind, seen, since, namespace):
             self.queue.add(key)

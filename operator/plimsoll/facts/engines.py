@@ -90,12 +90,6 @@ def prefix_caching_of_state_models(version: EngineVersion) -> bool:
     return version.at_least(28)
 
 
-def cpu_block_tokens(version: EngineVersion) -> int:
-    """Block size of CPU builds in tokens: 128 in every recorded release."""
-    del version
-    return 128
-
-
 def prints_worst_case_tokens(version: EngineVersion) -> bool:
-    """Whether "KV cache size" is concurrency × context (from 0.20 on) and not blocks × block size / groups (to 0.19)."""
+    """Whether "KV cache size" is concurrency × context (from 0.20) and not blocks × block size / groups (to 0.19)."""
     return version.at_least(20)

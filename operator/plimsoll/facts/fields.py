@@ -1,9 +1,9 @@
-"""Checked access to a configuration somebody else wrote: every answer has a type and a sane size, or names its field."""
+"""Checked access to a configuration somebody else wrote: an answer has a type and a sane size, or names its field."""
 
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from plimsoll.facts.models import JSONObject, ModelConfigError
@@ -18,7 +18,7 @@ _ABSENT: Final = object()
 
 @cache
 def _spellings() -> Mapping[str, Mapping[str, object]]:
-    text = resources.files(__package__).joinpath("spellings.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("spellings.json").read_text(encoding="utf-8")
     loaded: Mapping[str, Mapping[str, object]] = json.loads(text)
     return loaded
 
@@ -157,6 +157,13 @@ class Fields:
         """A list of whole numbers."""
         values = self._list(key, length)
         return None if values is None else tuple(self._checked(key, value, minimum, maximum) for value in values)
+
+    def integers_or_nulls(self, key: str, *, maximum: int = MAX_SIZE) -> tuple[int | None, ...] | None:
+        """A list of whole numbers and nulls; a zero is a null."""
+        values = self._list(key, None)
+        if values is None:
+            return None
+        return tuple(None if value is None else self._checked(key, value, 0, maximum) or None for value in values)
 
     def _list(self, key: str, length: int | None) -> Sequence[object] | None:
         value = self.get(key)

@@ -1,4 +1,4 @@
-"""What a GPU is: memory the driver and torch report, bandwidth, compute, capability, GPUs per node (data: ``gpus.json``).
+"""What a GPU is: memory as driver and torch report it, bandwidth, compute, GPUs per node (data: ``gpus.json``).
 
 A node names its GPU in the label ``nvidia.com/gpu.product``: the device name with spaces turned into hyphens, plus
 ``-SHARED`` under time slicing and ``-MIG-<profile>`` under the single MIG strategy. People write the device name.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final, Literal
 
 GIB: Final = 1 << 30
@@ -98,7 +98,7 @@ def _is_prefix(key: str, wanted: str) -> bool:
 
 @cache
 def _by_key() -> dict[str, GPU]:
-    text = resources.files(__package__).joinpath("gpus.json").read_text(encoding="utf-8")
+    text = Path(__file__).with_name("gpus.json").read_text(encoding="utf-8")
     keyed: dict[str, GPU] = {}
     for row in json.loads(text)["gpus"]:
         gpu = _read(row)

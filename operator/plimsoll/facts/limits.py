@@ -27,29 +27,32 @@ _UNSCALED_ROPES: Final = frozenset({"su", "longrope", "llama3", "yarn", "deepsee
 
 def max_model_len(top: Fields, text: Fields) -> int:
     """The longest context in tokens that vLLM accepts for this checkpoint without an override."""
-    lengths = [length for key in _LENGTH_KEYS if (length := text.optional_int(key, maximum=MAX_TOKENS)) is not None]
-    length = text.optional_int("model_max_length", maximum=MAX_TOKENS) or min(lengths, default=DEFAULT_MAX_MODEL_LEN)
+    lengths = [length for key in _LENGTH_KEYS if (length := _length(text, key)) is not None]
+    length = _length(text, "model_max_length") or min(lengths, default=DEFAULT_MAX_MODEL_LEN)
     if "gemma3" in top.model_type:
         return length
     factor = 1.0
     for rope_type, scale in _ropes(text):
         if rope_type not in _UNSCALED_ROPES and scale is not None:
             factor = scale
-    return min(MAX_TOKENS, int(length * factor))
+    return max(1, min(MAX_TOKENS, int(length * factor)))
+
+
+def states_max_model_len(config: Mapping[str, object]) -> bool:
+    """Whether a decoder's configuration itself says how long a context may be; else vLLM takes whatever is asked."""
+    return any(config.get(key) is not None for key in _LENGTH_KEYS)
 
 
 def original_max_positions(top: Fields, text: Fields) -> int | None:
     """Where LongRoPE starts when nobody asks for more: ``original_max_position_embeddings``; None for other ropes."""
     if not any(rope_type == "longrope" for rope_type, _ in _ropes(text)):
         return None
-    return next(
-        (
-            length
-            for part in (top, text)
-            if (length := part.optional_int("original_max_position_embeddings", maximum=MAX_TOKENS)) is not None
-        ),
-        None,
-    )
+    written = (_length(part, "original_max_position_embeddings") for part in (top, text))
+    return next((length for length in written if length is not None), None)
+
+
+def _length(part: Fields, key: str) -> int | None:
+    return part.optional_int(key, minimum=1, maximum=MAX_TOKENS)
 
 
 def _ropes(text: Fields) -> Iterator[tuple[str, float | None]]:

@@ -25,14 +25,31 @@ DTYPE_BYTES: Final[Mapping[str, int]] = {
 }
 
 
+_LONGEST_SHOWN: Final = 60
+
+
 class ModelConfigError(ValueError):
     """A configuration that cannot be read: which field, what it holds, what is allowed."""
 
     def __init__(self, field_name: str, value: object, message: str) -> None:
-        shown = repr(value)
-        super().__init__(f"{field_name}: {shown if len(shown) <= 60 else shown[:57] + '…'}: {message}")
+        super().__init__(f"{field_name}: {_shown(value)}: {message}")
         self.field = field_name
         self.value = value
+
+
+def _shown(value: object) -> str:
+    """A value as an error shows it; it may be as large or as deep as its writer liked."""
+    match value:
+        case Mapping():
+            return f"an object of {len(value)} keys"
+        case list() | tuple():
+            return f"a list of {len(value)}"
+        case str():
+            return repr(value if len(value) <= _LONGEST_SHOWN else value[:_LONGEST_SHOWN] + "…")
+        case int() if value.bit_length() > _LONGEST_SHOWN:
+            return f"a number of {value.bit_length()} bits"
+        case _:
+            return repr(value)[:_LONGEST_SHOWN]
 
 
 class UnknownArchitecture(ValueError):  # noqa: N818 # a fact about the model, named as the contract's reason is
@@ -218,14 +235,14 @@ class Dimensions:
     tie_word_embeddings: bool
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelFacts:
-    """Everything the planner knows about one checkpoint.
+    """Everything the planner knows about one checkpoint; equal only to itself, so that results can be remembered by it.
 
-    ``layers`` are the decoder's, in order; ``draft_layers`` those of its own multi-token predictor, ``draft_modules``
-    how many of its modules a chain of drafts uses. ``head_size`` is the figure vLLM keeps for the whole model (the
-    compressed vector under MLA): it sizes hybrid blocks with it even where layers differ. ``raw`` is the text configuration as
-    written, ``config`` the whole file; ``assumed`` names keys that were absent and got their documented default.
+    ``layers`` are the decoder's, in order; ``draft_layers`` those its multi-token predictor would add,
+    ``draft_modules`` how many modules of it the file declares. ``head_size`` is the figure vLLM keeps for the whole
+    model (the compressed vector under MLA): it sizes hybrid blocks with it even where layers differ. ``raw`` is the
+    decoder's part as written, ``config`` the whole file; ``assumed`` names absent keys that got their default.
     """
 
     architecture: str
@@ -279,9 +296,10 @@ class ModelFacts:
         return any(isinstance(cache, SoftmaxAttention) and cache.chunk_tokens for cache in self.caches)
 
     @cached_property
-    def has_windows(self) -> bool:
-        """Whether any layer keeps only a window of tokens."""
-        return any(isinstance(cache, SoftmaxAttention) and cache.window_tokens for cache in self.caches)
+    def window_tokens(self) -> int | None:
+        """The sliding window of its softmax layers; None where none slides."""
+        windows = (cache.window_tokens for cache in self.caches if isinstance(cache, SoftmaxAttention))
+        return next((window for window in windows if window), None)
 
     @cached_property
     def has_encoder(self) -> bool:

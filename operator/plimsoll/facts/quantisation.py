@@ -1,4 +1,4 @@
-"""How a checkpoint says its weights and its KV cache are quantised: compressed-tensors, ModelOpt, AWQ, GPTQ, FP8, MXFP4…
+"""How a checkpoint says that weights and KV cache are quantised: compressed-tensors, ModelOpt, AWQ, GPTQ, FP8…
 
 Rules follow vLLM 0.32: ``model_arch_config_convertor.py _normalize_quantization_config``, ``utils/torch_utils.py
 get_kv_cache_quant_algo_string``, the ``override_quantization_method`` hooks of ``layers/quantization``.
@@ -42,7 +42,7 @@ def _written(config: JSONObject, text: JSONObject, quant_config: JSONObject | No
 
 
 def _method(written: JSONObject, config: JSONObject) -> str:
-    """vLLM's name of the method, empty when the text names none (vLLM then loads plain weights)."""
+    """The method as vLLM names it, empty when the text names none (vLLM then loads plain weights)."""
     fields = Fields(written, "quantization_config")
     method = (_modelopt_method(fields) or fields.text("quant_method") or "").lower()
     method = method.replace("compressed_tensors", "compressed-tensors")

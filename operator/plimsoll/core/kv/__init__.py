@@ -1,9 +1,11 @@
 """KV-cache arithmetic: what vLLM's own planner would lay out for a model, a device, a release and its flags."""
 
-from plimsoll.core.kv.capacity import Capacity, capacity, check_sequences, fitting_max_model_len
+from plimsoll.core.kv.capacity import Capacity, capacity, check_sequences, fitting_max_model_len, format_gib
 from plimsoll.core.kv.layers import layer_specs
 from plimsoll.core.kv.layout import KVLayout, blocks_for_request, plan_layout
-from plimsoll.core.kv.options import EngineOptions, Refusal, Resolved, Speculation, resolve
+from plimsoll.core.kv.options import EngineOptions, Speculation
+from plimsoll.core.kv.refusals import Refusal
+from plimsoll.core.kv.resolve import Resolved, resolve
 
 __all__ = [
     "Capacity",
@@ -16,6 +18,7 @@ __all__ = [
     "capacity",
     "check_sequences",
     "fitting_max_model_len",
+    "format_gib",
     "layer_specs",
     "plan_layout",
     "resolve",

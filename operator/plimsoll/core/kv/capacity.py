@@ -6,12 +6,7 @@ Source: vLLM 0.32 ``v1/core/kv_cache_utils.py get_kv_cache_configs``, ``get_kv_c
 from dataclasses import dataclass
 
 from plimsoll.core.kv.layout import KVLayout
-from plimsoll.core.kv.options import (
-    KV_CACHE_TOO_SMALL,
-    MAX_NUM_SEQS_ABOVE_STATE_BLOCKS,
-    NO_MEMORY_FOR_KV,
-    Refusal,
-)
+from plimsoll.core.kv.refusals import KV_CACHE_TOO_SMALL, MAX_NUM_SEQS_ABOVE_STATE_BLOCKS, NO_MEMORY_FOR_KV, Refusal
 from plimsoll.facts.engines import prints_worst_case_tokens
 
 _GIB = 1 << 30
@@ -66,7 +61,11 @@ def fitting_max_model_len(layout: KVLayout, available_bytes: int, limit: int | N
     longest = limit or layout.resolved.max_model_len
     available = _overridden(layout, available_bytes)
     return min(
-        (_longest_fitting(layout, available - _reserved(layout, stage), stage, longest) for stage in layout.stage_bytes if stage),
+        (
+            _longest_fitting(layout, available - _reserved(layout, stage), stage, longest)
+            for stage in layout.stage_bytes
+            if stage
+        ),
         default=longest,
     )
 

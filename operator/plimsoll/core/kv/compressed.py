@@ -5,12 +5,13 @@ Source: vLLM 0.32 ``models/deepseek_v4`` and ``models/deepseek_v41`` (attention,
 
 from dataclasses import dataclass
 
-from plimsoll.core.kv.options import EngineOptions
+from plimsoll.core.kv.options import BLACKWELL, EngineOptions
 from plimsoll.core.kv.specs import LayerSpec, round_up
 from plimsoll.facts.models import CompressedAttention
 
 _FLOAT32_BYTES = 4
 _SCALED_KEY_GROUP = 128
+_OVERLAPPING_RATIO = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ def records(cache: CompressedAttention, options: EngineOptions) -> Records:
     """The records of this generation on this device."""
     if cache.generation == "v4":
         return _V4
-    return _V41_BLACKWELL if options.capability[0] == 10 else _V41  # noqa: PLR2004
+    return _V41_BLACKWELL if options.generation == BLACKWELL else _V41
 
 
 def compressed_block(cache: CompressedAttention, options: EngineOptions) -> int:
@@ -80,8 +81,7 @@ def _pooled(cache: CompressedAttention, sizes: Records, options: EngineOptions, 
 
 def _compressor_window(cache: CompressedAttention, dim: int, sizes: Records) -> LayerSpec:
     """Keys and scores still being pooled, in float32; ratio 4 overlaps two groups."""
-    overlap = 2 if cache.ratio == 4 else 1  # noqa: PLR2004
-    block = 4 if cache.ratio == 4 else 8  # noqa: PLR2004
+    overlap, block = (2, 4) if cache.ratio == _OVERLAPPING_RATIO else (1, 8)
     state_bytes = 2 * overlap * dim * _FLOAT32_BYTES
     return LayerSpec(
         "sliding_latent",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import lcm
 
-from plimsoll.core.kv.options import BAD_FLAG, Refusal
+from plimsoll.core.kv.refusals import BAD_FLAG, Refusal
 from plimsoll.core.kv.rules import CacheRules
 from plimsoll.core.kv.specs import LayerSpec, ceil_div, round_up
 
@@ -174,25 +174,27 @@ def _packed(members: Sequence[Member]) -> tuple[Group, ...]:
 
 
 def _buckets(members: Sequence[Member]) -> list[_Bucket]:
-    found: list[list[Member]] = []
-    for member in members:
-        for bucket in found:
-            if all(_compatible(other, member.spec) for other in {m.spec for m in bucket}):
-                bucket.append(member)
-                break
+    """Layers that one block table could serve, in order of their first."""
+    kinds: list[list[LayerSpec]] = []
+    for spec in dict.fromkeys(member.spec for member in members):
+        fitting = (kind for kind in kinds if all(_compatible(other, spec) for other in kind))
+        kind = next(fitting, None)
+        if kind is None:
+            kinds.append([spec])
         else:
-            found.append([member])
-    result = []
-    for bucket in found:
-        by_page: dict[int, list[Member]] = {}
-        for member in bucket:
-            by_page.setdefault(member.spec.page_bytes, []).append(member)
-        result.append(_Bucket(tuple(bucket), {page: tuple(part) for page, part in by_page.items()}))
-    return result
+            kind.append(spec)
+    return [_bucket([member for member in members if member.spec in kind]) for kind in map(frozenset, kinds)]
+
+
+def _bucket(members: Sequence[Member]) -> _Bucket:
+    by_page: dict[int, list[Member]] = {}
+    for member in members:
+        by_page.setdefault(member.spec.page_bytes, []).append(member)
+    return _Bucket(tuple(members), {page: tuple(part) for page, part in by_page.items()})
 
 
 def _least_padding(repeats: Sequence[int], floor: int) -> int:
-    """The group length from ``floor`` up that wastes least when each count is rounded up to it; ties take the longer."""
+    """The group length from ``floor`` up that wastes least when counts are rounded up to it; ties take the longer."""
     longest = max(repeats)
     return min(
         range(floor, max(floor, longest) + 1),

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from plimsoll.core.kv.dtypes import AUTO, FP8, KNOWN, NVFP4, quantised
 from plimsoll.core.kv.kernels import FLASHINFER_MLA_SPARSE_SM120, FLASHMLA_SPARSE, Kernel
-from plimsoll.core.kv.options import BAD_FLAG, KV_DTYPE_UNSUPPORTED, EngineOptions, Refusal
+from plimsoll.core.kv.options import BLACKWELL, EngineOptions
+from plimsoll.core.kv.refusals import BAD_FLAG, KV_DTYPE_UNSUPPORTED, Refusal
 from plimsoll.facts.models import CompressedAttention, ModelFacts
 
 _FP8_WEIGHTS = frozenset({"fp8", "modelopt", "fbgemm_fp8", "deepseek_v4_fp8"})
@@ -24,7 +25,7 @@ def resolve_kv_dtype(facts: ModelFacts, options: EngineOptions, model_dtype: str
     if asked not in KNOWN:
         raise Refusal(BAD_FLAG, f"kv_cache_dtype {asked!r} is not one of {sorted(KNOWN)}.")
     _check(asked, facts, model_dtype)
-    if any(isinstance(cache, CompressedAttention) for cache in facts.caches):
+    if _generation(facts) is not None:
         return _compressed(asked, facts, options)
     if asked == "bfloat16" and facts.architecture == "DeepseekV32ForCausalLM":
         return AUTO
@@ -32,7 +33,7 @@ def resolve_kv_dtype(facts: ModelFacts, options: EngineOptions, model_dtype: str
         return asked
     if facts.quantisation.kv_cache_dtype is not None:
         return facts.quantisation.kv_cache_dtype
-    if facts.architecture == "GlmMoeDsaForCausalLM" and options.capability[0] == 10:  # noqa: PLR2004 # SM10x
+    if facts.architecture == "GlmMoeDsaForCausalLM" and options.generation == BLACKWELL:
         return "fp8_e4m3"
     return AUTO
 
@@ -48,11 +49,13 @@ def _check(asked: str, facts: ModelFacts, model_dtype: str) -> None:
 
 def _compressed(asked: str, facts: ModelFacts, options: EngineOptions) -> str:
     """DeepSeek V4 packs latents; V4.1 packs them in four bits on datacentre Blackwell."""
-    del facts
-    if asked in FP8 or asked == AUTO:
-        return "fp8_ds_mla"
-    del options
-    return asked
+    if asked not in FP8 and asked != AUTO:
+        return asked
+    return "nvfp4_ds_mla" if options.generation == BLACKWELL and _generation(facts) == "v41" else "fp8_ds_mla"
+
+
+def _generation(facts: ModelFacts) -> str | None:
+    return next((cache.generation for cache in facts.caches if isinstance(cache, CompressedAttention)), None)
 
 
 def stored_dtype(asked: str, chosen: Sequence[Kernel]) -> str:

@@ -2,10 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
+from plimsoll.core.kv.choices import Choices, choose, draft_layers
 from plimsoll.core.kv.grouping import Group, Member, bytes_per_block, group_layers
-from plimsoll.core.kv.layers import Choices, choose, specs_by_layer
-from plimsoll.core.kv.options import BAD_FLAG, EngineOptions, Refusal, Resolved
+from plimsoll.core.kv.layers import specs_by_layer
+from plimsoll.core.kv.options import EngineOptions
+from plimsoll.core.kv.refusals import BAD_FLAG, Refusal
+from plimsoll.core.kv.resolve import Resolved
 from plimsoll.facts.models import CompressedAttention, LatentAttention, ModelFacts, RingBuffer
 
 
@@ -99,12 +103,15 @@ def stages(layers: int, options: EngineOptions) -> tuple[range, ...]:
     for spare in range(0 if options.layer_partition else layers % count):
         sizes[-(spare + 2)] += 1
     bounds = [sum(sizes[:stage]) for stage in range(count + 1)]
-    return tuple(range(first, last) for first, last in zip(bounds, bounds[1:], strict=False))
+    return tuple(range(first, last) for first, last in pairwise(bounds))
 
 
 def _members(facts: ModelFacts, options: EngineOptions, choices: Choices) -> list[Member]:
-    by_layer = specs_by_layer(facts, options, choices)
-    return [Member(spec, layer) for layer, specs in enumerate(by_layer) for spec in specs]
+    """Caches of the target's layers, then those of the draft, which runs on the last pipeline stage."""
+    by_layer = specs_by_layer(facts, facts.layers, options, choices)
+    target = [Member(spec, layer) for layer, specs in enumerate(by_layer) for spec in specs]
+    drafts = specs_by_layer(facts, draft_layers(facts, options), options, choices)
+    return target + [Member(spec, len(facts.layers) - 1) for specs in drafts for spec in specs]
 
 
 def _stage_bytes(

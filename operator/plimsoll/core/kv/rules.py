@@ -19,8 +19,8 @@ class CacheRules:
 
     Attributes:
         nearly_equal: layer kinds whose numbers differ by less than this factor share the larger group size.
-        state_caching: how recurrent state is kept for prefixes, where caching is on: for Mamba at every block
-            (``mamba_only``), the same with other states at block ends (``every_token``), all at block ends (``aligned``).
+        state_caching: how recurrent state is kept for prefixes where caching is on: Mamba's at every block and no
+            other (``mamba_only``), others at the last ends of blocks (``every_token``), all so (``aligned``).
         counts_in_flight: windows hold tokens of every step that is not settled, not of one step only.
         reserves_null_block: the check that one request fits leaves the null block out.
         pads_pages: attention pages that do not divide the largest one are padded, and not refused.

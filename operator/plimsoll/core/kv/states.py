@@ -4,8 +4,12 @@ Source: vLLM 0.32 ``layers/mamba/mamba_utils.py`` (shapes, dtypes), ``v1/kv_cach
 """
 
 from plimsoll.core.kv.dtypes import float_bytes
-from plimsoll.core.kv.options import HEADS_NOT_DIVISIBLE, EngineOptions, Refusal
+from plimsoll.core.kv.options import BLACKWELL, BLACKWELL_WORKSTATION, HOPPER, EngineOptions
+from plimsoll.core.kv.refusals import HEADS_NOT_DIVISIBLE, Refusal
 from plimsoll.facts.models import ModelFacts, RecurrentState, StateTensor
+
+# Key elements a head that fast prefill kernels are written for.
+_KERNEL_KEYS = 128
 
 
 def state_bytes(state: RecurrentState, facts: ModelFacts, options: EngineOptions, model_dtype: str) -> int:
@@ -56,7 +60,8 @@ def kda_uses_flashkda(state: RecurrentState, options: EngineOptions) -> bool:
     Source: vLLM 0.32 ``models/kimi_k3/nvidia/kda.py resolve_kda_prefill_backend``.
     """
     wanted = options.kda_prefill_backend in {"auto", "flashkda"}
-    return wanted and state.bounded_gate and state.key_dim == 128 and options.capability[0] in {9, 10, 12}  # noqa: PLR2004
+    fits = state.bounded_gate and state.key_dim == _KERNEL_KEYS
+    return wanted and fits and options.generation in {HOPPER, BLACKWELL, BLACKWELL_WORKSTATION}
 
 
 def gdn_uses_flashinfer(state: RecurrentState, options: EngineOptions) -> bool:
@@ -68,7 +73,7 @@ def gdn_uses_flashinfer(state: RecurrentState, options: EngineOptions) -> bool:
         return False
     if options.capability == (9, 0):
         return True
-    return options.capability[0] in {10, 12} and state.key_dim == 128  # noqa: PLR2004
+    return options.generation in {BLACKWELL, BLACKWELL_WORKSTATION} and state.key_dim == _KERNEL_KEYS
 
 
 def _elements(tensor: StateTensor, state: RecurrentState, options: EngineOptions) -> int:

@@ -22,7 +22,8 @@ KILL_MARGIN_SECONDS: Final = 30
 SHM_BYTES_PER_GPU: Final = 2 * 2**30
 """Shared memory for NCCL and the worker queues; the default 64 MiB ends a tensor-parallel start."""
 
-PROBE_SECONDS: Final = 10
+PROBE_SECONDS: Final = 2
+"""Startup probes are cheap (a refused connection), and a replica that is ready should serve at once."""
 
 
 @dataclass(frozen=True)

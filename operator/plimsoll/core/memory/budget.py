@@ -3,12 +3,12 @@
 import math
 from dataclasses import dataclass
 
-from plimsoll.core.kv.options import EngineOptions, resolve
+from plimsoll.core.kv import EngineOptions
 from plimsoll.core.memory.coefficients import Coefficients, fitted
 from plimsoll.core.memory.flags import MemoryFlags
-from plimsoll.core.memory.reserve import Step, reserve
-from plimsoll.core.memory.tensors import Ranks
-from plimsoll.core.memory.weights import read_weights
+from plimsoll.core.memory.loaded import LoadedWeights, loaded_weights
+from plimsoll.core.memory.reserve import reserve
+from plimsoll.core.memory.step import Step, read_step
 from plimsoll.core.plan.result import MemoryItem, Range
 from plimsoll.facts.engines import default_utilisation
 from plimsoll.facts.models import ModelFacts
@@ -16,72 +16,73 @@ from plimsoll.facts.models import ModelFacts
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """Device memory of the worst rank. ``available_kv_bytes`` may be negative: then nothing is left."""
+    """Device memory of the worst rank. ``available_kv_bytes`` may be negative: then nothing is left.
+
+    ``total_bytes`` is what the engine sees of the device, ``requested_bytes`` the part it may use; ``step`` is the
+    step that activations were computed for.
+    """
 
     items: tuple[MemoryItem, ...]
     weights_bytes: int
     total_bytes: int
     requested_bytes: int
     available_kv_bytes: Range
+    step: Step
     assumptions: tuple[str, ...] = ()
 
 
-def budget(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags | None = None) -> MemoryBudget:
+def budget(
+    facts: ModelFacts, options: EngineOptions, flags: MemoryFlags | None = None, fit: Coefficients | None = None
+) -> MemoryBudget:
     """Memory of the worst rank of one engine.
 
     Raises:
         Refusal: the options contradict the model (heads, context).
+        ValueError: the device is a CPU, which has no device memory to divide.
     """
-    flags = flags or MemoryFlags()
-    fit = fitted()
+    flags, fit = flags or MemoryFlags(), fit or fitted()
     total = device_bytes(options)
-    utilisation = flags.gpu_memory_utilization or default_utilisation(options.version)
-    requested = math.ceil(total * utilisation)
-    weights = _weights(facts, options, flags)
-    items = (weights, *reserve(facts, _step(facts, options, flags), fit))
-    used = sum(item.bytes for item in items)
+    requested = requested_bytes(total, options, flags)
+    weights = loaded_weights(facts, options, flags, requested)
+    step = read_step(facts, options, flags)
+    others = reserve(step, fit)
     return MemoryBudget(
-        items=items,
-        weights_bytes=weights.bytes,
+        items=(weights.item, *others),
+        weights_bytes=weights.item.bytes,
         total_bytes=total,
         requested_bytes=requested,
-        available_kv_bytes=_range(requested - used, requested, fit, flags),
+        available_kv_bytes=_available(requested, weights, others, flags, _spread(requested, others, step, fit)),
+        step=step,
+        assumptions=weights.assumptions,
     )
 
 
 def device_bytes(options: EngineOptions) -> int:
-    """Memory of the device as vLLM sees it."""
+    """Memory of the device as vLLM sees it: what torch reports, a little less than the driver does."""
     if options.device == "cpu":
-        raise ValueError("a CPU has no device memory: give kv_cache_memory_bytes")
+        raise ValueError("a CPU has no device memory: give available_kv_bytes or kv_cache_memory_bytes")
     return options.device.torch_total_bytes
 
 
-def _weights(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> MemoryItem:
-    tensor, world = options.tensor_parallel, options.tensor_parallel * options.pipeline_parallel
-    if facts.weights_bytes is not None:
-        per_rank = math.ceil(facts.weights_bytes / world)
-        return MemoryItem("weights", per_rank, "exact", "sum of the checkpoint's tensors over ranks")
-    found = read_weights(facts)
-    expert_ranks = tensor * flags.data_parallel if flags.expert_parallel else 1
-    per_rank = math.ceil(found.bytes_on(Ranks(tensor, expert_ranks)) / options.pipeline_parallel)
-    return MemoryItem("weights", per_rank, "fitted", "matrices that the configuration describes")
+def requested_bytes(total_bytes: int, options: EngineOptions, flags: MemoryFlags) -> int:
+    """The part of the device that vLLM may use. Source: vLLM 0.32 ``v1/worker/utils.py request_memory``."""
+    utilisation = flags.gpu_memory_utilization
+    return math.ceil(total_bytes * (default_utilisation(options.version) if utilisation is None else utilisation))
 
 
-def _step(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> Step:
-    resolved = resolve(facts, options)
-    return Step(
-        tokens=resolved.max_num_batched_tokens,
-        seqs=resolved.max_num_seqs,
-        tensor_parallel=options.tensor_parallel,
-        world=options.tensor_parallel * options.pipeline_parallel,
-        version=options.version,
-        eager=flags.enforce_eager,
-        samples=not flags.pooling,
-    )
+def _spread(requested: int, others: tuple[MemoryItem, ...], step: Step, fit: Coefficients) -> int:
+    """Half the width of the range: the fit's on discrete NVIDIA parts, several times that elsewhere."""
+    share = fit.spread_requested if step.cuda and step.discrete else fit.spread_elsewhere
+    reserved = sum(item.bytes for item in others)
+    return round(fit.spread_reserve * reserved + share * requested) + fit.spread_bytes
 
 
-def _range(left: int, requested: int, fit: Coefficients, flags: MemoryFlags) -> Range:
+def _available(
+    requested: int, weights: LoadedWeights, others: tuple[MemoryItem, ...], flags: MemoryFlags, spread: int
+) -> Range:
+    """What is left, and how far off it may be: what was assumed about weights has bounds of its own."""
     if flags.kv_cache_memory_bytes is not None:
-        return Range(flags.kv_cache_memory_bytes, flags.kv_cache_memory_bytes, flags.kv_cache_memory_bytes)
-    spread = round(fit.relative_spread * requested) + fit.fixed_spread_bytes
-    return Range(left - spread, left, left + spread)
+        given = flags.kv_cache_memory_bytes
+        return Range(given, given, given)
+    left = requested - weights.item.bytes - sum(item.bytes for item in others)
+    return Range(left - spread - weights.may_be_more, left, left + spread + weights.may_be_less)

@@ -8,28 +8,36 @@ from importlib import resources
 
 @dataclass(frozen=True, slots=True)
 class Coefficients:
-    """Each has a physical meaning; bytes unless said otherwise.
+    """Few, each with a physical meaning; none for a model.
 
-    ``sort_bytes_per_logit``: sampling by sorting, up to 0.18; ``sample_bytes_per_logit``: without, from 0.19.
-    ``hidden_states``: copies of one step's hidden states alive beside the sampler.
-    ``layer_activations``: share of one layer's intermediate tensors alive at once.
-    ``moe_workspace``: share of the expert kernels' two workspaces.
-    ``non_torch_*``: driver, NCCL and library memory that grows while loading: one GPU, a group of GPUs, before 0.19.
-    ``graph_bytes``: what the engine estimates for its graphs. ``*_spread``: half the width of the 90 % range.
+    ``sort_bytes_per_logit``: a sampler's copies of each logit when it sorts, up to 0.18; ``sample_bytes_per_logit``
+    from 0.19 on. ``hidden_states``: copies of one step's hidden states alive beside the sampler.
+    ``layer_activations``: share of one layer's intermediate tensors alive at once. ``encoder_activations``: tensors of
+    its width that a vision tower holds a patch. ``encoder_outputs``: copies of one step's image embeddings.
+    ``moe_workspace``: share of the expert kernels' two workspaces. ``fixed_bytes``: what is always there.
+    ``non_torch_*``: driver, NCCL and libraries: one GPU, a group of GPUs and for each of them, any before 0.19.
+    ``graph_bytes``: the engine's estimate for one layer of one captured size.
+    ``spread_*``: half the width of the 90 % range: of what is reserved, of what was requested (``_elsewhere`` on GPUs
+    that are not NVIDIA's or share their host's memory), and fixed.
     """
 
     sort_bytes_per_logit: float
     sample_bytes_per_logit: float
     hidden_states: float
     layer_activations: float
+    encoder_activations: float
+    encoder_outputs: float
     moe_workspace: float
     fixed_bytes: int
     non_torch_single_bytes: int
     non_torch_group_bytes: int
+    non_torch_rank_bytes: int
     non_torch_before_bytes: int
     graph_bytes: int
-    relative_spread: float
-    fixed_spread_bytes: int
+    spread_reserve: float
+    spread_requested: float
+    spread_elsewhere: float
+    spread_bytes: int
 
 
 @cache

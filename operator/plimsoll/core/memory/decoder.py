@@ -8,7 +8,7 @@ from plimsoll.facts.models import ModelFacts
 
 @dataclass(frozen=True)
 class Decoder:
-    """A model's facts with its text configuration opened for reading; ``hidden`` is the width of its residual stream."""
+    """A model's facts with its text configuration opened; ``hidden`` is the width of its residual stream."""
 
     facts: ModelFacts
     text: Fields

@@ -1,33 +1,37 @@
 """Every weight matrix of a model, from its configuration alone."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
 from plimsoll.core.memory.decoder import Decoder, open_decoder
-from plimsoll.core.memory.mixers import layer_mixers
+from plimsoll.core.memory.mixers import cache_mixers, layer_mixers
 from plimsoll.core.memory.mlps import Mlps, layer_mlp, read_mlps
+from plimsoll.core.memory.rotary import rotary_tables
 from plimsoll.core.memory.states import FLOAT32_BYTES
 from plimsoll.core.memory.tensors import Cut, Tensor
 from plimsoll.core.memory.towers import tower_tensors
-from plimsoll.facts.fields import MAX_TOKENS, Fields
+from plimsoll.facts.fields import Fields
 from plimsoll.facts.models import ModelFacts
 
-# Served through transformers' own classes, which compute angles as they go.
-_NO_ROTARY_TABLE: Final = frozenset({"SeedOssForCausalLM", "SmolLM3ForCausalLM"})
+# Whatever the file says about quantisation, their classes build attention without it.
+_PLAIN_MIXERS: Final = frozenset({"glm5_next_text"})
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """Matrices by where they live: before the first layer, in each layer, after the last.
+    """Matrices by where they live: before the first layer, in each layer, after the last, on every stage.
 
-    ``assumed`` names what the configuration did not say.
+    ``draft`` is one module of the checkpoint's own multi-token predictor, loaded only to speculate. ``assumed`` names
+    what the configuration did not say.
     """
 
     first: tuple[Tensor, ...]
     layers: tuple[tuple[Tensor, ...], ...]
     last: tuple[Tensor, ...]
+    everywhere: tuple[Tensor, ...]
+    draft: tuple[Tensor, ...]
     assumed: tuple[str, ...] = ()
 
 
@@ -42,11 +46,13 @@ def read_inventory(facts: ModelFacts, *, text_only: bool = False) -> Inventory:
     vocabulary = facts.dims.vocab_size
     embedding = Tensor("embed_tokens", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
     head = Tensor("lm_head", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
-    towers = () if text_only or not facts.multimodal else tower_tensors(top, decoder.hidden)
+    towers = () if text_only else tower_tensors(top, decoder.hidden)
     return Inventory(
-        first=(embedding, *towers, *embeddings_per_layer(decoder), *rotary(facts, decoder.text)),
+        first=(embedding, *towers, *embeddings_per_layer(decoder)),
         layers=tuple(tuple(_layer(decoder, mlps, index)) for index in range(facts.dims.layers)),
         last=() if ties_embeddings(facts, top) else (head,),
+        everywhere=tuple(rotary_tables(decoder)),
+        draft=tuple(_draft_module(decoder, mlps)),
         assumed=mlps.assumed,
     )
 
@@ -58,45 +64,26 @@ def ties_embeddings(facts: ModelFacts, top: Fields) -> bool:
     return facts.dims.tie_word_embeddings
 
 
-def rotary(facts: ModelFacts, text: Fields) -> Iterator[Tensor]:
-    """Sines and cosines of every position, kept whole on each rank; one table for each way of rotating.
-
-    Source: vLLM 0.32 ``layers/rotary_embedding``: linear scaling stretches a table by its factor.
-    """
-    positions = text.optional_int("max_position_embeddings", maximum=MAX_TOKENS)
-    width = text.optional_int("rotary_dim", "qk_rope_head_dim") or facts.dims.head_dim
-    if not positions or not width or facts.architecture in _NO_ROTARY_TABLE:
-        return
-    for rope in _ropes(text):
-        stretch, share = _rope_number(rope, "factor", 1.0), _rope_number(rope, "partial_rotary_factor", 1.0)
-        if rope.get("rope_type", rope.get("type")) != "linear":
-            stretch = 1.0
-        yield Tensor("rotary", round(positions * stretch), round(width * share), linear=False)
-
-
-def _ropes(text: Fields) -> tuple[Mapping[str, object], ...]:
-    """Each way of rotating: ``rope_parameters`` is one object, or one for each layer type."""
-    written = text.get("rope_parameters") or text.get("rope_scaling")
-    rope: Mapping[str, object] = written if isinstance(written, Mapping) else {}
-    share = {"partial_rotary_factor": text.get("partial_rotary_factor") or 1.0}
-    nested = [each for each in rope.values() if isinstance(each, Mapping)]
-    if nested:
-        return tuple({**share, **each} for each in nested)
-    return ({**share, **rope}, share) if text.has("rope_local_base_freq") else ({**share, **rope},)
-
-
-def _rope_number(rope: Mapping[str, object], key: str, default: float) -> float:
-    value = rope.get(key)
-    return float(value) if isinstance(value, int | float) else default
-
-
 def _layer(decoder: Decoder, mlps: Mlps, index: int) -> Iterator[Tensor]:
     path = f"layers.{index}"
+    mixers = layer_mixers(decoder, index, path)
+    if decoder.facts.model_type in _PLAIN_MIXERS:
+        mixers = (replace(tensor, linear=False) for tensor in mixers)
     return chain(
-        layer_mixers(decoder, index, path),
+        mixers,
         layer_mlp(decoder, mlps, index, path),
         _residual(decoder, path),
     )
+
+
+def _draft_module(decoder: Decoder, mlps: Mlps) -> Iterator[Tensor]:
+    """One module of the predictor: a projection of two hidden states into one, and a layer like the target's last."""
+    index = decoder.facts.dims.layers
+    path = f"layers.{index}"
+    for layer in decoder.facts.draft_layers[:1]:
+        yield Tensor(f"{path}.eh_proj", decoder.hidden, 2 * decoder.hidden, linear=False)
+        yield from cache_mixers(decoder, index - 1, path, layer)
+        yield from layer_mlp(decoder, mlps, index - 1, path)
 
 
 def _residual(decoder: Decoder, path: str) -> Iterator[Tensor]:
@@ -105,6 +92,10 @@ def _residual(decoder: Decoder, path: str) -> Iterator[Tensor]:
     if streams:
         mixed, width = (2 + streams) * streams, streams * decoder.hidden
         yield Tensor(f"{path}.hc_fn", 2 * mixed, width, linear=False, element_bytes=FLOAT32_BYTES)
+    rank = decoder.text.optional_int("hc_lowrank")
+    if rank:
+        width = (decoder.text.optional_int("hc_count") or 1) * decoder.hidden
+        yield Tensor(f"{path}.hc_lowrank", 4 * rank, width, linear=False)
     added = decoder.text.optional_int("hidden_size_per_layer_input")
     if added:
         yield Tensor(f"{path}.per_layer_input_gate", added, decoder.hidden)

@@ -26,14 +26,15 @@ def layer_mixers(decoder: Decoder, index: int, path: str) -> Iterator[Tensor]:
     layers = decoder.facts.layers
     layer = layers[index]
     if layer.shares_cache_of is not None:
-        for tensor in _caches(decoder, index, path, layers[layer.shares_cache_of]):
+        for tensor in cache_mixers(decoder, index, path, layers[layer.shares_cache_of]):
             if not tensor.path.endswith((".k_proj", ".v_proj")):
                 yield tensor
         return
-    yield from _caches(decoder, index, path, layer)
+    yield from cache_mixers(decoder, index, path, layer)
 
 
-def _caches(decoder: Decoder, index: int, path: str, layer: Layer) -> Iterator[Tensor]:
+def cache_mixers(decoder: Decoder, index: int, path: str, layer: Layer) -> Iterator[Tensor]:
+    """Matrices of whatever fills the caches of ``layer``, built as at position ``index``."""
     for cache in layer.caches:
         match cache:
             case SoftmaxAttention() if decoder.text.has("kv_lora_rank"):

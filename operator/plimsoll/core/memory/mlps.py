@@ -34,6 +34,8 @@ _BIASED_EXPERTS: Final = frozenset({"GptOssForCausalLM"})
 _LETTERS: Final[Mapping[str, Kind]] = {"M": "none", "*": "none", "E": "sparse", "-": "dense"}
 _WORDS: Final[Mapping[str, Kind]] = {"moe": "sparse", "mlp": "dense", "mamba": "none", "attention": "none"}
 
+# Wrappers whose class gives their text part another shape than the text part's own class would.
+_WRAPPED_PROPORTION: Final[Mapping[str, float]] = {"mistral3": 32768 / 5120}
 # MLP parameters of a layer over hidden size squared where neither the file nor its class says: four times the width
 # without a gate, or 8/3 with one, are both 8; grouped-query models are wider (Llama 3: 3 × 3.5).
 _GUESSED_MHA: Final = 8
@@ -108,8 +110,8 @@ def routed(path: str, hidden: int, experts: Experts, matrices: int) -> Iterator[
     count, width = experts.count, experts.intermediate
     yield Tensor(f"{path}.gate", count, hidden, linear=False)
     if experts.hidden != hidden:
-        yield Tensor(f"{path}.latent_down", experts.hidden, hidden)
-        yield Tensor(f"{path}.latent_up", hidden, experts.hidden)
+        yield Tensor(f"{path}.latent_down", experts.hidden, hidden, linear=False)
+        yield Tensor(f"{path}.latent_up", hidden, experts.hidden, linear=False)
     least = experts.least_share
     for name in ("gate_proj", "up_proj")[3 - matrices :]:
         yield Tensor(f"{path}.experts.0.{name}", width, experts.hidden, Cut.EXPERT_OUTPUTS, count, least_share=least)
@@ -128,6 +130,9 @@ def dense_intermediate(facts: ModelFacts, text: Fields) -> tuple[int, bool]:
         if text.has(key):
             return _adjusted(text, text.integer(key)), True
     dims = facts.dims
+    wrapper = facts.config.get("model_type")
+    if wrapper in _WRAPPED_PROPORTION:
+        return round(_WRAPPED_PROPORTION[str(wrapper)] * dims.hidden_size), False
     usual, usual_hidden = text.class_default(*keys), text.class_default("hidden_size", "n_embd", "d_model")
     if usual and usual_hidden:
         return round(usual * dims.hidden_size / usual_hidden), False
@@ -189,11 +194,13 @@ def mlp_kinds(facts: ModelFacts, text: Fields, experts: Experts | None) -> tuple
     words = text.values.get("layers_block_type")
     if isinstance(words, list) and {"moe", "mlp"} & set(words):
         return tuple(_WORDS.get(str(word), "dense") for word in words[:layers])
+    both: Kind = "both"
+    each: tuple[Kind, Kind] = ("dense", "sparse")
     if experts is None:
-        return ("dense",) * layers
+        return each[:1] * layers
     if text.flag("enable_moe_block"):
-        return ("both",) * layers
-    return tuple("sparse" if sparse else "dense" for sparse in sparse_layers(layers, text))
+        return (both,) * layers
+    return tuple(each[sparse] for sparse in sparse_layers(layers, text))
 
 
 def sparse_layers(layers: int, text: Fields) -> tuple[bool, ...]:

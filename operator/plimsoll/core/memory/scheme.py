@@ -88,16 +88,19 @@ def read_scheme(quantisation: Quantisation, element_bytes: int) -> Scheme:
     body = inner if isinstance(inner, Mapping) else written
     skips = Skips.read(_skipped(body))
     if method == "modelopt_mixed" and isinstance(body.get("quantized_layers"), Mapping):
-        return Scheme(whole, whole, by_module=_modelopt_modules(body["quantized_layers"]))
+        return _mixed(body["quantized_layers"], whole, skips)
     if method == "compressed-tensors" or (method == "mxfp4" and "config_groups" in written):
         return _compressed(written, whole, skips)
+    return _experts_apart(method, body, whole, skips) or Scheme(whole, _uniform(method, body, whole), skips=skips)
+
+
+def _experts_apart(method: str, body: JSONObject, whole: Format, skips: Skips) -> Scheme | None:
+    """Methods that treat experts differently from everything else."""
     if method == "deepseek_v4_fp8":
-        return Scheme(whole, _fp8(body), experts=_expert_format(written), skips=skips)
+        return Scheme(whole, _fp8(body), experts=_expert_format(body), skips=skips)
     if method in {"mxfp4", "gpt_oss_mxfp4"}:
         return Scheme(whole, whole, experts=MXFP4, skips=skips)
-    if method == "experts_int8":
-        return Scheme(whole, whole, experts=EIGHT_BIT_CHANNEL)
-    return Scheme(whole, _uniform(method, body, whole), skips=skips)
+    return Scheme(whole, whole, experts=EIGHT_BIT_CHANNEL) if method == "experts_int8" else None
 
 
 def _uniform(method: str, body: JSONObject, whole: Format) -> Format:
@@ -134,6 +137,14 @@ def _grouped(body: JSONObject) -> Format:
 def _modelopt(algorithm: str) -> Format:
     algorithm = algorithm.upper()
     return NVFP4 if "FP4" in algorithm else _MODELOPT.get(algorithm, EIGHT_BIT_TENSOR)
+
+
+def _mixed(layers: object, whole: Format, skips: Skips) -> Scheme:
+    """ModelOpt's list of modules; a list that names no layer (cut short) is taken as NVFP4 experts, FP8 elsewhere."""
+    modules = _modelopt_modules(layers)
+    if any(name.startswith("layers.") for name in modules):
+        return Scheme(whole, whole, by_module=modules)
+    return Scheme(whole, EIGHT_BIT_TENSOR, experts=NVFP4, skips=skips)
 
 
 def _modelopt_modules(layers: object) -> Mapping[str, Format]:

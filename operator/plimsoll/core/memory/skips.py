@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+# Ways to name the part that sees or hears; ours is ``vision``.
+_TOWERS: Final = re.compile(r"vision|visual|\bvit\b|mm_projector|multi_modal_projector|audio|patch_merge")
 _PREFIXES: Final = ("model.", "", "model.language_model.", "language_model.model.", "backbone.")
 # Blocks that families name differently in checkpoint and engine.
 _SYNONYMS: Final = (
@@ -42,6 +44,10 @@ class Skips:
         for entry in written:
             if entry.startswith("re:"):
                 patterns.append(re.compile(entry[3:]))
+            if _TOWERS.search(entry) and not _names_one_module(entry):
+                fragments.append("vision")
+            elif entry.startswith("re:"):
+                continue
             elif "*" in entry:
                 globs.append(re.compile(fnmatch.translate(canonical(entry))))
             elif "layers." in entry:
@@ -67,6 +73,11 @@ class Skips:
         if any(pattern.match(parent) for pattern in self.globs for parent in parents):
             return True
         return any(pattern.match(prefix + path) for pattern in self.patterns for prefix in _PREFIXES)
+
+
+def _names_one_module(entry: str) -> bool:
+    """A full path from the checkpoint's root: vLLM compares it with its own, which differs for towers."""
+    return entry.startswith("model.") and "*" not in entry
 
 
 def canonical(name: str) -> str:

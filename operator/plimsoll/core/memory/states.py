@@ -1,4 +1,4 @@
-"""Weight matrices of mixers with recurrent state: gated delta nets, KDA, Mamba, short convolutions, linear attention."""
+"""Weight matrices of mixers with recurrent state: delta nets, KDA, Mamba, short convolutions, linear attention."""
 
 from collections.abc import Iterator
 

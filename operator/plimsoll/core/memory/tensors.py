@@ -28,7 +28,9 @@ class Ranks:
 
     tensor: int = 1
     expert: int = 1
-    """Ranks that share the experts whole; 1 cuts every expert by ``tensor`` instead."""
+    """Ranks that share the experts whole (expert parallelism)."""
+    expert_tensor: int = 0
+    """Ranks that cut every expert instead; 0 means ``tensor``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ class Tensor:
     """One weight matrix (or ``copies`` equal ones, the experts of a layer), outputs × inputs.
 
     ``path`` is the module's name below the decoder, as ignore lists of checkpoints spell it. ``unit`` is the width of
-    one head under ``Cut.HEADS``, ``least_share`` the fewest intermediate elements a rank gets of an expert. ``linear`` may be quantised, others (norms, embeddings, convolutions) never.
+    one head under ``Cut.HEADS``, ``least_share`` the fewest intermediate elements of an expert that a rank gets.
+    ``linear`` matrices may be quantised; others (norms, embeddings, convolutions) are not, and take
+    ``element_bytes`` where that differs from the model's dtype.
     """
 
     path: str
@@ -93,8 +97,8 @@ class Tensor:
         return outputs, inputs, copies
 
     def _expert_share(self, size: int, ranks: Ranks) -> int:
-        share = _share(size, ranks.tensor)
-        return max(share, self.least_share) if ranks.tensor > 1 else share
+        cutting = ranks.expert_tensor or ranks.tensor
+        return max(_share(size, cutting), self.least_share) if cutting > 1 else size
 
 
 def padded_vocabulary(tokens: int) -> int:

@@ -4,7 +4,7 @@ One rule for all: transformer blocks cut like a decoder's, a patch embedding, an
 Names start with ``vision.``, so that ignore lists which spare the tower are understood.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +15,26 @@ from plimsoll.facts.fields import Fields
 _GATED: Final = frozenset(
     {"pixtral", "qwen2_5_vl", "exaone4_5_vision", "gemma4_vision", "glm4v", "glm4v_moe", "glm5_next_vision"}
 )
+
+# Built by transformers: not cut, every rank holds all of it.
+_WHOLE: Final = frozenset({"gemma4_vision"})
+
+# Towers of wrapper classes whose file describes none: what transformers would build.
+_SIGLIP: Final = {"num_hidden_layers": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 14}
+_CLIP: Final = {"num_hidden_layers": 24, "hidden_size": 1024, "intermediate_size": 4096, "patch_size": 14}
+_QWEN2: Final = {"depth": 32, "embed_dim": 1280, "patch_size": 14, "temporal_patch_size": 2, "spatial_merge_size": 2}
+_OF_CLASS: Final[Mapping[str, Mapping[str, object]]] = {
+    "qwen2_vl": _QWEN2,
+    "qwen2_5_vl": {**_QWEN2, "intermediate_size": 3420, "model_type": "qwen2_5_vl"},
+    "llava": _CLIP,
+    "llava_next": _CLIP,
+    "llava_next_video": _CLIP,
+    "mistral3": {**_CLIP, "model_type": "pixtral", "spatial_merge_size": 2},
+    "gemma3": _SIGLIP,
+    "paligemma": _SIGLIP,
+    "kimi_vl": {**_SIGLIP, "mm_hidden_size": 1152, "spatial_merge_size": 2},
+    "llama4": {"num_hidden_layers": 34, "hidden_size": 1408, "intermediate_size": 5632, "patch_size": 14},
+}
 
 
 @dataclass(frozen=True)
@@ -30,11 +50,18 @@ class Tower:
     patch_inputs: int
     positions: int
     merge: int
+    whole: bool
+
+
+def vision_part(top: Fields) -> Fields | None:
+    """The description of what sees: as written, else that of the wrapper's class."""
+    usual = _OF_CLASS.get(top.model_type)
+    return top.child("vision_config") or (Fields(usual, "vision_config") if usual else None)
 
 
 def read_tower(top: Fields) -> Tower | None:
     """The vision part of a wrapper; None where there is none or it is not described."""
-    vision = top.child("vision_config")
+    vision = vision_part(top)
     if vision is None:
         return None
     depth = vision.optional_int("depth", "num_hidden_layers", "vt_num_hidden_layers")
@@ -57,6 +84,7 @@ def read_tower(top: Fields) -> Tower | None:
         patch_inputs=channels * patch * patch * (vision.optional_int("temporal_patch_size") or 1),
         positions=_positions(vision, patch),
         merge=_merge(top, vision),
+        whole=(vision.text("model_type") or "") in _WHOLE,
     )
 
 
@@ -64,6 +92,7 @@ def tower_tensors(top: Fields, hidden: int) -> Iterator[Tensor]:
     """Matrices of the tower and the projector into a decoder of width ``hidden``."""
     tower = read_tower(top)
     if tower is None:
+        yield from _patch_embedder(top, hidden)
         return
     for index in range(tower.depth):
         yield from _block(f"vision.blocks.{index}", tower)
@@ -73,23 +102,35 @@ def tower_tensors(top: Fields, hidden: int) -> Iterator[Tensor]:
     yield from _projector(top, tower, hidden)
 
 
+def _patch_embedder(top: Fields, hidden: int) -> Iterator[Tensor]:
+    """Gemma 4's encoder-free variant: one matrix from pixels, positions, one matrix into the decoder."""
+    vision = top.child("vision_config")
+    if vision is None or not vision.has("mm_embed_dim"):
+        return
+    width, patch = vision.integer("mm_embed_dim"), vision.optional_int("model_patch_size", "patch_size") or 16
+    yield Tensor("vision.patch_dense", width, 3 * patch * patch, Cut.OUTPUTS, linear=False)
+    yield Tensor("vision.pos_embedding", 2 * (vision.optional_int("mm_posemb_size") or 0), width, linear=False)
+    yield Tensor("vision.embedding_projection", hidden, width)
+
+
 def _block(path: str, tower: Tower) -> Iterator[Tensor]:
-    yield Tensor(f"{path}.attn.q", tower.query_width, tower.hidden, Cut.OUTPUTS)
-    yield Tensor(f"{path}.attn.k", tower.kv_width, tower.hidden, Cut.OUTPUTS)
-    yield Tensor(f"{path}.attn.v", tower.kv_width, tower.hidden, Cut.OUTPUTS)
-    yield Tensor(f"{path}.attn.proj", tower.hidden, tower.query_width, Cut.INPUTS)
+    out, back = (Cut.NONE, Cut.NONE) if tower.whole else (Cut.OUTPUTS, Cut.INPUTS)
+    yield Tensor(f"{path}.attn.q", tower.query_width, tower.hidden, out)
+    yield Tensor(f"{path}.attn.k", tower.kv_width, tower.hidden, out)
+    yield Tensor(f"{path}.attn.v", tower.kv_width, tower.hidden, out)
+    yield Tensor(f"{path}.attn.proj", tower.hidden, tower.query_width, back)
     if tower.gated:
-        yield Tensor(f"{path}.mlp.gate", tower.intermediate, tower.hidden, Cut.OUTPUTS)
-    yield Tensor(f"{path}.mlp.up", tower.intermediate, tower.hidden, Cut.OUTPUTS)
-    yield Tensor(f"{path}.mlp.down", tower.hidden, tower.intermediate, Cut.INPUTS)
+        yield Tensor(f"{path}.mlp.gate", tower.intermediate, tower.hidden, out)
+    yield Tensor(f"{path}.mlp.up", tower.intermediate, tower.hidden, out)
+    yield Tensor(f"{path}.mlp.down", tower.hidden, tower.intermediate, back)
 
 
 def _projector(top: Fields, tower: Tower, hidden: int) -> Iterator[Tensor]:
-    """Qwen's merger (cut, one more for each deep-stack level), Kimi's (whole on each rank), Mistral's, or one matrix."""
-    vision = top.child("vision_config")
+    """Qwen's merger (cut, one more a deep-stack level), Kimi's (whole on each rank), Mistral's, or one matrix."""
+    vision = vision_part(top)
     assert vision is not None  # noqa: S101 # read_tower found it
     merged = tower.hidden * tower.merge**2
-    out = vision.optional_int("out_hidden_size")
+    out = vision.optional_int("out_hidden_size") or (hidden if vision.has("embed_dim") else 0)
     if out:
         mergers = 1 + len(vision.integers("deepstack_visual_indexes") or ())
         for index in range(mergers):

@@ -1,17 +1,19 @@
-"""Bytes of weights that the fullest rank holds."""
+"""Bytes of weights that one rank holds."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from plimsoll.core.memory.formats import MXFP4, Format, plain
-from plimsoll.core.memory.inventory import read_inventory
+from plimsoll.core.memory.inventory import Inventory, read_inventory
 from plimsoll.core.memory.scheme import Scheme, read_scheme
 from plimsoll.core.memory.tensors import Padding, Ranks, Tensor
 from plimsoll.facts.models import DTYPE_BYTES, ModelFacts, Quantisation
 
 Stored = tuple[Tensor, Format]
+Counts = Mapping[Stored, int]
 Capability = tuple[int, int]
 
 _HALF: Final = 2
@@ -22,18 +24,42 @@ _HOPPER: Final = 9
 
 @dataclass(frozen=True)
 class Weights:
-    """A model's matrices with their formats, equal ones counted; ``ends`` live on the first or last stage."""
+    """A model's matrices with their formats, equal ones counted, by where they live (see ``Inventory``).
 
-    layers: tuple[Mapping[Stored, int], ...]
-    ends: Mapping[Stored, int]
+    ``guessed`` are those whose width nobody wrote.
+    """
+
+    first: Counts
+    layers: tuple[Counts, ...]
+    last: Counts
+    everywhere: Counts
+    draft: Counts
+    guessed: Counts
     assumed: tuple[str, ...] = ()
 
-    def bytes_on(self, ranks: Ranks, capability: Capability = (0, 0)) -> int:
-        """Bytes on the fullest rank of a GPU of that compute capability."""
-        everything: Counter[Stored] = Counter(self.ends)
-        for layer in self.layers:
-            everything.update(layer)
-        return sum(stored_bytes(tensor, fmt, ranks, capability) * count for (tensor, fmt), count in everything.items())
+    def bytes_on(self, ranks: Ranks, capability: Capability = (0, 0), stage: range | None = None) -> int:
+        """Bytes on the fullest rank of a pipeline stage (all layers unless said) of GPUs of that capability."""
+        whole = range(len(self.layers))
+        return total_bytes(self._all if stage in {None, whole} else self._held_by(stage or whole), ranks, capability)
+
+    @cached_property
+    def _all(self) -> Counts:
+        return self._held_by(range(len(self.layers)))
+
+    def _held_by(self, stage: range) -> Counts:
+        held: Counter[Stored] = Counter(self.everywhere)
+        if stage.start == 0:
+            held.update(self.first)
+        if stage.stop == len(self.layers):
+            held.update(self.last)
+        for index in stage:
+            held.update(self.layers[index])
+        return held
+
+
+def total_bytes(counts: Counts, ranks: Ranks, capability: Capability) -> int:
+    """Bytes that the fullest rank stores of all of them."""
+    return sum(stored_bytes(tensor, fmt, ranks, capability) * count for (tensor, fmt), count in counts.items())
 
 
 def stored_bytes(tensor: Tensor, fmt: Format, ranks: Ranks, capability: Capability = (0, 0)) -> int:
@@ -56,13 +82,23 @@ def expert_padding(fmt: Format, capability: Capability) -> Padding:
     return _NO_PADDING
 
 
-def read_weights(facts: ModelFacts, quantisation: Quantisation | None = None, dtype: str | None = None) -> Weights:
+def read_weights(
+    facts: ModelFacts,
+    quantisation: Quantisation | None = None,
+    dtype: str | None = None,
+    *,
+    text_only: bool = False,
+) -> Weights:
     """Matrices and formats of a model; ``quantisation`` and ``dtype`` replace what its configuration says."""
-    inventory = read_inventory(facts)
+    inventory = read_inventory(facts, text_only=text_only)
     scheme = read_scheme(facts.quantisation if quantisation is None else quantisation, element_bytes(facts, dtype))
     return Weights(
+        first=_counted(inventory.first, scheme),
         layers=tuple(_counted(layer, scheme) for layer in inventory.layers),
-        ends=_counted((*inventory.first, *inventory.last), scheme),
+        last=_counted(inventory.last, scheme),
+        everywhere=_counted(inventory.everywhere, scheme),
+        draft=_counted(inventory.draft, scheme),
+        guessed=_counted(_guessed(inventory), scheme),
         assumed=inventory.assumed,
     )
 
@@ -74,10 +110,12 @@ def element_bytes(facts: ModelFacts, dtype: str | None) -> int:
     return DTYPE_BYTES.get(dtype, _HALF)
 
 
-def _counted(tensors: Iterable[Tensor], scheme: Scheme) -> Mapping[Stored, int]:
-    return Counter((_shape(tensor), scheme.format_of(tensor)) for tensor in tensors)
+def _guessed(inventory: Inventory) -> Iterable[Tensor]:
+    if not inventory.assumed:
+        return ()
+    return (tensor for layer in inventory.layers for tensor in layer if ".mlp." in tensor.path)
 
 
-def _shape(tensor: Tensor) -> Tensor:
-    """The tensor without its name: equal shapes count together."""
-    return replace(tensor, path="")
+def _counted(tensors: Iterable[Tensor], scheme: Scheme) -> Counts:
+    """Equal shapes of equal format count together, whatever their names."""
+    return Counter((replace(tensor, path=""), scheme.format_of(tensor)) for tensor in tensors)

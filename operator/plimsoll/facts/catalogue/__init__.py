@@ -5,10 +5,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 _TEXT_ONLY: Final = "(text)"
+_HERE: Final = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ def find(model_id: str) -> CatalogueEntry | None:
     name = _by_folded_name().get(model_id.strip().lower())
     if name is None:
         return None
-    text = resources.files(__package__).joinpath(f"{name.replace('/', '--', 1)}.json").read_text(encoding="utf-8")
+    text = (_HERE / f"{name.replace('/', '--', 1)}.json").read_text(encoding="utf-8")
     entry = json.loads(text)
     return CatalogueEntry(name, entry["config"], entry.get("quant_config"), entry["source"])
 
@@ -41,7 +42,7 @@ def nearest(model_id: str) -> tuple[str, ...]:
 @cache
 def names() -> tuple[str, ...]:
     """Every bundled ``org/name``, sorted."""
-    files = (path.name for path in resources.files(__package__).iterdir())
+    files = (path.name for path in _HERE.iterdir())
     return tuple(sorted(name.removesuffix(".json").replace("--", "/", 1) for name in files if name.endswith(".json")))
 
 

@@ -4,8 +4,9 @@ A family is one module with ``read_layers(reading) -> tuple[Layer, ...]``; ``arc
 architecture names to families. An architecture that no family claims is ``UnknownArchitecture``.
 """
 
-from plimsoll.facts.families.registry import family_of, resolve_architecture
+from plimsoll.facts.families.drafts import draft_layers, module_count
 from plimsoll.facts.families.reading import Reading, as_object, decoder_part
+from plimsoll.facts.families.registry import family_of, resolve_architecture
 from plimsoll.facts.fields import Fields
 from plimsoll.facts.limits import max_model_len, original_max_positions
 from plimsoll.facts.models import Dimensions, JSONObject, ModelFacts
@@ -30,8 +31,8 @@ def read(config: JSONObject, quant_config: JSONObject | None, weights_bytes: int
         max_model_len=max_model_len(reading.top, reading.text),
         original_max_positions=original_max_positions(reading.top, reading.text),
         quantisation=read_quantisation(config, reading.text.values, quant_config),
-        draft_layers=family.read_draft_layers(reading),
-        draft_modules=reading.text.optional_int("num_nextn_predict_layers", "mtp_num_hidden_layers") or 1,
+        draft_layers=draft_layers(reading, family.name, layers),
+        draft_modules=module_count(reading),
         state_dtype=family.state_dtype(reading),
         multimodal=reading.wrapped,
         prefix_lm=family.prefix_lm(reading),

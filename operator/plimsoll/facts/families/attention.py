@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from plimsoll.facts.families.reading import Reading
+from plimsoll.facts.fields import MAX_TOKENS
 from plimsoll.facts.models import Layer, ModelConfigError, SoftmaxAttention
 
 SLIDING: Final = "sliding_attention"
@@ -48,6 +49,7 @@ _UNIFORM_WINDOW: Final = frozenset(
     }
 )
 _WINDOW_PLUS_ONE: Final = frozenset({"Cohere2ForCausalLM", "Cohere2MoeForCausalLM"})
+_WINDOW_LISTS: Final = ("interleaved_sliding_window", "sliding_windows", "sliding_window")
 _SINKS: Final = frozenset({"GptOssForCausalLM"})
 
 
@@ -58,9 +60,12 @@ def read_layers(reading: Reading) -> tuple[Layer, ...]:
         kv_heads=_kv_heads(reading),
         head_dim=head_size(reading),
         value_dim=head_size(reading),
-        sinks=reading.architecture in _SINKS or reading.text.flag("attention_sinks"),
+        sinks=has_sinks(reading),
     )
     full = Layer((heads,))
+    listed = listed_windows(reading)
+    if listed is not None:
+        return tuple(Layer((replace(heads, window_tokens=window),)) if window else full for window in listed)
     kinds = layer_kinds(reading)
     window = window_tokens(reading)
     if window is None or SLIDING not in kinds:
@@ -72,6 +77,31 @@ def read_layers(reading: Reading) -> tuple[Layer, ...]:
 def head_size(reading: Reading) -> int:
     """Head size as the architecture's class computes it."""
     return reading.quotient_head_dim if reading.architecture in _QUOTIENT_HEADS else reading.head_dim
+
+
+def has_sinks(reading: Reading) -> bool:
+    """Whether softmax has a learnt extra term, which not every kernel computes.
+
+    Source: vLLM 0.32 ``models/granite.py``: Granite's have them as soon as layer types are written.
+    """
+    granite_window = reading.architecture.startswith("Granite") and reading.text.has("layer_types")
+    return reading.architecture in _SINKS or reading.text.flag("attention_sinks", default=granite_window)
+
+
+def listed_windows(reading: Reading) -> tuple[int | None, ...] | None:
+    """A window for each layer (null: none) where the file lists them; a short list repeats.
+
+    Source: vLLM 0.32 ``models/openpangu.py``, ``models/plamo3.py``, ``models/exaone_moe.py``.
+    """
+    key = next((key for key in _WINDOW_LISTS if isinstance(reading.text.values.get(key), list)), None)
+    if key is None:
+        return None
+    windows = reading.text.integers_or_nulls(key, maximum=MAX_TOKENS)
+    kinds = reading.layer_types()
+    if not windows:
+        return None
+    listed = [windows[layer % len(windows)] for layer in range(reading.layer_count)]
+    return tuple(None if kinds is not None and kinds[layer] == FULL else window for layer, window in enumerate(listed))
 
 
 def window_tokens(reading: Reading) -> int | None:
@@ -89,9 +119,23 @@ def layer_kinds(reading: Reading) -> tuple[str, ...]:
     kinds = reading.layer_types() or default_kinds(reading)
     if kinds is None:
         return (SLIDING if reading.window_tokens else FULL,) * reading.layer_count
+    kinds = tuple(_plain_kind(reading, kind) for kind in kinds)
     if reading.architecture in _UNIFORM_WINDOW and not all(kind == SLIDING for kind in kinds):
         return (FULL,) * reading.layer_count
     return kinds
+
+
+def _plain_kind(reading: Reading, kind: str) -> str:
+    """The kind in our two words; Rnj-1 calls its windows chunks.
+
+    Raises:
+        ModelConfigError: a layer that is not plain attention, whose cache this family does not know.
+    """
+    if kind == "chunked_attention" and reading.architecture == "Rnj1ForCausalLM":
+        return SLIDING
+    if kind not in {SLIDING, FULL}:
+        raise ModelConfigError(reading.text.name("layer_types"), kind, f"{SLIDING} or {FULL} is needed")
+    return kind
 
 
 def default_kinds(reading: Reading) -> tuple[str, ...] | None:
@@ -146,6 +190,14 @@ def _from_layer(reading: Reading) -> tuple[str, ...]:
     return tuple(SLIDING if slides and layer >= first else FULL for layer in range(reading.layer_count))
 
 
+def _ropes(reading: Reading) -> tuple[str, ...]:
+    """Muse Glimmer: layers with rope slide, the others see everything."""
+    ropes = reading.text.integers("no_rope_layers", length=reading.layer_count)
+    if ropes is None:
+        raise ModelConfigError(reading.text.name("no_rope_layers"), None, "missing; 0 or 1 for each layer is needed")
+    return tuple(SLIDING if has_rope else FULL for has_rope in ropes)
+
+
 _PATTERNS: Final[Mapping[str, Callable[[Reading], tuple[str, ...]]]] = {
     "afmoe": _period_from("global_attn_every_n_layers", 4),
     "cohere2": _period_from("sliding_window_pattern", 4),
@@ -159,6 +211,7 @@ _PATTERNS: Final[Mapping[str, Callable[[Reading], tuple[str, ...]]]] = {
     "gpt_oss": every(2),
     "granite_swa": every(4, first=True),
     "granitemoe_swa": every(4, first=True),
+    "muse_glimmer_text": _ropes,
     "olmo3": every(4),
     "qwen2": _from_layer,
     "qwen2_5_vl_text": _from_layer,

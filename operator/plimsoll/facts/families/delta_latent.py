@@ -1,4 +1,4 @@
-"""Kimi delta attention or linear attention beside latent attention: Kimi Linear, Kimi K3, Ling 2.5 and 3, GLM-5.3-Flash."""
+"""Delta or linear attention beside latent attention: Kimi Linear, Kimi K3, Ling 2.5 and 3, GLM-5.3-Flash."""
 
 from dataclasses import dataclass
 
@@ -82,7 +82,7 @@ class _DeltaShape:
 
 
 def _delta_shape(reading: Reading) -> _DeltaShape:
-    """Source: vLLM 0.32 ``models/kimi_k3/nvidia/kda.py``, ``models/bailing_moe_v3.py``, ``mamba_utils.kda_state_shape``."""
+    """Source: vLLM 0.32 ``models/kimi_k3/nvidia/kda.py``, ``bailing_moe_v3.py``, ``mamba_utils.kda_state_shape``."""
     text = reading.text
     if reading.architecture.startswith("BailingMoe"):
         kernel = text.optional_int("short_conv_kernel_size", minimum=1) or 4

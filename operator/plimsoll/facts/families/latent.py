@@ -1,11 +1,14 @@
 """Multi-head latent attention: DeepSeek V2 and V3, Kimi K2, GLM-4.7-Flash, Mistral Large 3, LongCat, Pangu Ultra."""
 
+from plimsoll.facts.families import attention
 from plimsoll.facts.families.reading import Reading
 from plimsoll.facts.models import LatentAttention, Layer, SoftmaxAttention
 
 
 def read_layers(reading: Reading) -> tuple[Layer, ...]:
-    """One compressed vector a layer; two attention sublayers in LongCat's."""
+    """One compressed vector a layer; two sublayers in LongCat's; plain heads where no ranks are written."""
+    if _plain(reading):
+        return attention.read_layers(reading)
     if not reading.text.optional_int("kv_lora_rank"):
         return (Layer((uncompressed(reading),)),) * reading.layer_count
     count = 2 if reading.text.model_type.startswith("longcat") else 1
@@ -36,7 +39,17 @@ def uncompressed(reading: Reading) -> SoftmaxAttention:
     return SoftmaxAttention(reading.query_heads, reading.query_heads, width, width)
 
 
+def _plain(reading: Reading) -> bool:
+    """Whether a class of this family builds plain heads: no rope part and no other part are written.
+
+    Source: vLLM 0.32 ``models/deepseek_v2.py DeepseekV2DecoderLayer`` (``use_mha``).
+    """
+    return not any(reading.text.optional_int(key) for key in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim"))
+
+
 def head_size(reading: Reading) -> int:
     """Latent and rope together; vLLM keeps it as the model's head size."""
+    if _plain(reading):
+        return attention.head_size(reading)
     rank = reading.text.optional_int("kv_lora_rank")
     return rank + (reading.text.optional_int("qk_rope_head_dim") or 0) if rank else uncompressed(reading).head_dim

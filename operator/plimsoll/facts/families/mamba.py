@@ -100,14 +100,11 @@ def state_dtype(reading: Reading) -> str | None:
     return reading.text.text("mamba_ssm_cache_dtype", "float32")
 
 
-def _mamba2(
-    reading: Reading, *, inner: int, heads: int, head_dim: int, groups: int, state: int, kernel: int
-) -> RecurrentState:
+def _mamba2(*, inner: int, heads: int, head_dim: int, groups: int, state: int, kernel: int) -> RecurrentState:
     """Convolution over x, B and C, and one matrix a head.
 
     Source: vLLM 0.32 ``layers/mamba/mamba_utils.py mamba2_state_shape``.
     """
-    del reading
     return RecurrentState(
         kind="mamba2",
         tensors=(
@@ -122,7 +119,6 @@ def _nemotron(reading: Reading) -> RecurrentState:
     text = reading.text
     heads, head_dim = text.integer("mamba_num_heads"), text.integer("mamba_head_dim")
     return _mamba2(
-        reading,
         inner=heads * head_dim,
         heads=heads,
         head_dim=head_dim,
@@ -139,9 +135,8 @@ def _granite(reading: Reading) -> RecurrentState:
     inner = text.optional_int("mamba_d_ssm", minimum=1) if reading.architecture == "FalconH1ForCausalLM" else None
     inner = inner or expanded
     heads = text.integer("mamba_n_heads")
-    head_dim = inner // heads if text.get("mamba_d_head") in {None, "auto"} else text.integer("mamba_d_head")
+    head_dim = inner // heads if text.get("mamba_d_head") in (None, "auto") else text.integer("mamba_d_head")
     return _mamba2(
-        reading,
         inner=inner,
         heads=heads,
         head_dim=head_dim,
@@ -156,7 +151,6 @@ def _zamba2(reading: Reading) -> RecurrentState:
     inner = text.integer("mamba_expand") * reading.hidden_size
     heads = text.integer("n_mamba_heads")
     return _mamba2(
-        reading,
         inner=inner,
         heads=heads,
         head_dim=text.optional_int("mamba_headdim", minimum=1) or inner // heads,
@@ -169,7 +163,6 @@ def _zamba2(reading: Reading) -> RecurrentState:
 def _pure_mamba2(reading: Reading) -> RecurrentState:
     text = reading.text
     return _mamba2(
-        reading,
         inner=text.integer("expand") * reading.hidden_size,
         heads=text.integer("num_heads"),
         head_dim=text.integer("head_dim"),

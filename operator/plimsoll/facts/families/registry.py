@@ -4,7 +4,8 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module, resources
+from importlib import import_module
+from pathlib import Path
 from typing import Final, Protocol, cast
 
 from plimsoll.facts.families.reading import Reading
@@ -29,11 +30,6 @@ class Family:
     def read_layers(self, reading: Reading) -> tuple[Layer, ...]:
         """What each decoder layer stores."""
         return self.module.read_layers(reading)
-
-    def read_draft_layers(self, reading: Reading) -> tuple[Layer, ...]:
-        """What the checkpoint's own multi-token predictor stores."""
-        rule = cast("Callable[[Reading], tuple[Layer, ...]] | None", getattr(self.module, "read_draft_layers", None))
-        return () if rule is None else rule(reading)
 
     def head_size(self, reading: Reading) -> int:
         """The head size vLLM keeps for the whole model."""
@@ -66,7 +62,7 @@ class Family:
 
 @cache
 def _table() -> Mapping[str, Mapping[str, object]]:
-    text = resources.files("plimsoll.facts").joinpath("architectures.json").read_text(encoding="utf-8")
+    text = Path(__file__).parents[1].joinpath("architectures.json").read_text(encoding="utf-8")
     loaded: Mapping[str, Mapping[str, object]] = json.loads(text)
     return loaded
 

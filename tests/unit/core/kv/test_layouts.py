@@ -1,0 +1,176 @@
+"""Layouts worked out by hand or published, and the refusals of flags that do not fit."""
+
+from typing import Any
+
+import pytest
+
+from plimsoll.core.kv import EngineOptions, Refusal, Speculation, capacity, check_sequences, layer_specs, plan_layout
+from plimsoll.facts import gpus
+from plimsoll.facts.engines import EngineVersion
+from plimsoll.facts.gpus import GPU
+from plimsoll.facts.models import ModelFacts, read_model
+from tests.unit.core.kv.recorded import GIB, bundled_facts
+
+LLAMA: dict[str, Any] = {
+    "architectures": ["LlamaForCausalLM"],
+    "model_type": "llama",
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "max_position_embeddings": 131072,
+    "vocab_size": 128256,
+    "torch_dtype": "bfloat16",
+}
+
+
+def gpu(label: str = "NVIDIA-H100-80GB-HBM3") -> GPU:
+    found = gpus.find(label)
+    assert found is not None
+    return found
+
+
+def options(label: str = "NVIDIA-H100-80GB-HBM3", version: str = "0.32.0", **kwargs: Any) -> EngineOptions:
+    return EngineOptions(device=gpu(label), version=EngineVersion.parse(version), **kwargs)
+
+
+@pytest.mark.parametrize(
+    ("model", "flags", "available_gib", "length", "bytes_per_block", "blocks", "needed", "tokens"),
+    [
+        ("meta-llama/Meta-Llama-3.1-8B", {}, 50, 131072, 2_097_152, 25_600, 8_192, 409_600),
+        ("openai/gpt-oss-120b", {}, 10, 131072, 589_824, 18_204, 9_225, 258_648),
+        ("Qwen/Qwen3.5-9B", {}, 40, 262144, 18_874_368, 2_275, 465, 1_282_532),
+        ("Qwen/Qwen3.5-9B", {"gdn_prefill_backend": "triton"}, 40, 262144, 17_301_504, 2_482, 503, 1_293_521),
+        ("Qwen/Qwen3.5-9B", {"enable_prefix_caching": False}, 40, 262144, 17_301_504, 2_482, 500, 1_301_282),
+        ("meta-llama/Llama-4-Scout-17B-16E-Instruct", {}, 40, 131072, 3_145_728, 13_653, 8_192, 218_448),
+    ],
+    ids=["llama", "windows", "gdn-flashinfer", "gdn-triton", "gdn-without-caching", "chunks-count-as-full"],
+)
+def test_golden_layouts_of_the_next_release(
+    model: str,
+    flags: dict[str, Any],
+    available_gib: int,
+    length: int,
+    bytes_per_block: int,
+    blocks: int,
+    needed: int,
+    tokens: int,
+) -> None:
+    """Figures that the real planner of 0.33 gave (shared reference, section 2.7)."""
+    layout = plan_layout(bundled_facts(model), options(version="0.33.0", **flags))
+    pool = capacity(layout, available_gib * GIB, length)
+    assert (pool.bytes_per_block, pool.num_blocks) == (bytes_per_block, blocks)
+    assert (pool.blocks_per_request, pool.tokens) == (needed, tokens)
+
+
+def test_one_request_must_fit_beside_the_null_block() -> None:
+    layout = plan_layout(read_model(LLAMA), options())
+    exactly = layout.blocks_for_request(4096) * layout.bytes_per_block
+    with pytest.raises(Refusal) as caught:
+        capacity(layout, exactly, 4096)
+    assert caught.value.reason == "kv_cache_too_small"
+    assert caught.value.needed_bytes == exactly
+    assert caught.value.estimated_max_model_len == 4080
+    assert capacity(layout, exactly + layout.bytes_per_block, 4096).max_concurrency > 1
+
+
+def test_nothing_left_is_its_own_refusal() -> None:
+    layout = plan_layout(read_model(LLAMA), options())
+    with pytest.raises(Refusal, match="No available memory") as caught:
+        capacity(layout, 0)
+    assert caught.value.reason == "no_memory_for_kv"
+
+
+@pytest.mark.parametrize(
+    ("label", "flags", "reason"),
+    [
+        ("NVIDIA-H100-80GB-HBM3", {"tensor_parallel": 3}, "heads_not_divisible"),
+        ("NVIDIA-H100-80GB-HBM3", {"max_model_len": 131073}, "max_model_len_above_model"),
+        ("NVIDIA-H100-80GB-HBM3", {"kv_cache_dtype": "fp9"}, "bad_flag"),
+        ("NVIDIA-H100-80GB-HBM3", {"kv_cache_dtype": "float16"}, "kv_dtype_unsupported"),
+        (
+            "NVIDIA-A100-SXM4-80GB",
+            {"kv_cache_dtype": "fp8", "attention_backend": "TRITON_ATTN"},
+            "kv_dtype_unsupported",
+        ),
+        ("NVIDIA-H100-80GB-HBM3", {"attention_backend": "FLASHMLA"}, "bad_flag"),
+        ("NVIDIA-H100-80GB-HBM3", {"pipeline_parallel": 33}, "bad_flag"),
+        ("NVIDIA-H100-80GB-HBM3", {"tensor_parallel": 8, "decode_context_parallel": 2}, "bad_flag"),
+    ],
+)
+def test_flags_that_do_not_fit_are_refused(label: str, flags: dict[str, Any], reason: str) -> None:
+    with pytest.raises(Refusal) as caught:
+        plan_layout(read_model(LLAMA), options(label, **flags))
+    assert caught.value.reason == reason
+
+
+def test_heads_are_replicated_when_there_are_more_ranks() -> None:
+    by_rank = {tp: plan_layout(read_model(LLAMA), options(tensor_parallel=tp)).bytes_per_block for tp in (1, 8, 32)}
+    assert by_rank == {1: 2_097_152, 8: 262_144, 32: 262_144}
+
+
+def test_context_parallel_ranks_share_the_tokens_of_a_request() -> None:
+    layout = plan_layout(read_model(LLAMA), options(tensor_parallel=16, decode_context_parallel=2))
+    assert layout.blocks_for_request(4096) == 128
+
+
+def test_the_fullest_pipeline_stage_decides() -> None:
+    facts = read_model(LLAMA | {"num_hidden_layers": 33})
+    layout = plan_layout(facts, options(pipeline_parallel=2))
+    assert layout.stage_bytes == (17 * 65536, 16 * 65536)
+    assert layout.bytes_per_block == 17 * 65536
+
+
+def test_turboquant_leaves_the_ends_of_a_model_alone() -> None:
+    layout = plan_layout(read_model(LLAMA), options(kv_cache_dtype="turboquant_4bit_nc"))
+    packed, plain = 8 * (66 + 68), 8 * 512
+    assert layout.block_tokens == 64
+    assert layout.bytes_per_block == layout.block_tokens * (28 * packed + 4 * plain)
+
+
+def test_named_layers_keep_the_models_dtype() -> None:
+    packed = plan_layout(read_model(LLAMA), options(kv_cache_dtype="fp8")).bytes_per_block / 16
+    layout = plan_layout(read_model(LLAMA), options(kv_cache_dtype="fp8", kv_cache_dtype_skip_layers=("0", "31")))
+    assert layout.bytes_per_block / layout.block_tokens == packed * 34 / 32
+
+
+def _draft() -> ModelFacts:
+    return read_model(LLAMA | {"architectures": ["LlamaForCausalLMEagle3"], "num_hidden_layers": 1})
+
+
+def test_a_draft_adds_its_layers_to_the_pool() -> None:
+    plain = plan_layout(read_model(LLAMA), options())
+    drafted = plan_layout(read_model(LLAMA), options(speculation=Speculation("eagle3", 3, _draft())))
+    assert drafted.bytes_per_block * 32 == plain.bytes_per_block * 33
+
+
+def test_a_predictor_of_its_own_adds_a_layer_and_states_for_drafts() -> None:
+    facts = bundled_facts("Qwen/Qwen3.5-9B")
+    layout = plan_layout(facts, options(version="0.33.0", speculation=Speculation("mtp", 1)))
+    assert sorted(len(group.members) for group in layout.groups) == [8, 8, 8, 9]
+    assert layout.blocks_for_request(262144) == 468
+
+
+def test_more_sequences_than_state_blocks_are_refused() -> None:
+    layout = plan_layout(bundled_facts("Qwen/Qwen3.5-9B"), options())
+    pool = capacity(layout, 10 * GIB, 8192)
+    check_sequences(layout, pool, pool.num_blocks)
+    with pytest.raises(Refusal) as caught:
+        check_sequences(layout, pool, pool.num_blocks + 1)
+    assert caught.value.reason == "max_num_seqs_above_state_blocks"
+
+
+def test_layer_specs_follow_the_layers() -> None:
+    specs = layer_specs(bundled_facts("openai/gpt-oss-20b"), options())
+    assert [spec.kind for spec in specs[:4]] == ["sliding", "full", "sliding", "full"]
+    assert len(specs) == 24
+
+
+def test_the_printed_tokens_changed_their_meaning() -> None:
+    facts = bundled_facts("openai/gpt-oss-20b")
+    old = capacity(plan_layout(facts, options(version="0.19.1")), 10 * GIB, 131072)
+    new = capacity(plan_layout(facts, options(version="0.20.0")), 10 * GIB, 131072)
+    assert old.tokens == old.num_blocks // 2 * 16
+    assert new.tokens == int(new.max_concurrency * 131072)
+    assert old.num_blocks == new.num_blocks
+    assert old.tokens != new.tokens

@@ -1,0 +1,173 @@
+"""Rows of ``plimsoll predict``: what goes in, what comes out, what is refused to be read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cli.predict import Models
+from plimsoll.core.kv import KVLayout
+from plimsoll.core.plan.refuse import EngineStart
+from plimsoll.core.plan.result import Range
+from plimsoll.core.predict import Latency, Load
+from plimsoll.core.rows import answer
+from plimsoll.facts import gpus
+
+GIB = 1 << 30
+MODELS = Models(Path())
+H100 = "NVIDIA-H100-80GB-HBM3"
+OUT = {
+    "id", "outcome", "outcome_at_low", "reason", "message", "needed_bytes", "estimated_max_model_len",
+    "available_kv_bytes", "weights_bytes", "memory", "block_size", "bytes_per_block", "num_blocks",
+    "kv_cache_size_tokens", "max_concurrency", "blocks_per_request", "ttft_ms", "tpot_ms",
+}  # fmt: skip
+
+
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 512, "intermediate_size": 1024,
+    "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 1000,
+    "max_position_embeddings": 2048,
+}  # fmt: skip
+
+
+def ask(**row: Any) -> dict[str, Any]:
+    return answer({"id": "a", "model": "Qwen/Qwen3.5-9B", "gpu": H100, **row}, MODELS)
+
+
+def test_every_field_of_the_contract() -> None:
+    found = ask(flags={"max_model_len": 131072, "max_num_seqs": 256})
+    assert set(found) == OUT
+    assert found["outcome"] == "starts"
+    assert {"item", "bytes", "basis"} == set(found["memory"][0])
+    json.dumps(found, allow_nan=False)
+
+
+def test_the_worked_example() -> None:
+    """Qwen3.5-9B: one request of 262,144 tokens takes 8 GiB of bf16 KV and its states, not 32."""
+    options = {"max_num_seqs": 64, "gdn_prefill_backend": "triton"}
+    found = ask(
+        flags={"max_model_len": 262144, **options},
+        load={"prompt_tokens": 262000, "output_tokens": 144, "concurrency": 1},
+    )
+    request = found["blocks_per_request"] * found["bytes_per_block"]
+    assert found["block_size"] == 528
+    assert 8 * GIB < request < 8.2 * GIB
+
+
+def test_a_pool_that_is_given_skips_the_memory_model() -> None:
+    found = ask(available_kv_bytes=40 * GIB, flags={"max_model_len": 262144, "gdn_prefill_backend": "triton"})
+    assert found["memory"] == []
+    assert found["num_blocks"] == 2482
+    assert found["weights_bytes"] > 17e9
+
+
+def test_memory_alone_is_enough() -> None:
+    row = {"id": 1, "model": "Qwen/Qwen3-8B", "gpu_memory_bytes": 80 * GIB - 5}
+    found = answer(row, MODELS)
+    assert found["outcome"] == "starts"
+    unknown = answer({**row, "gpu": "ACME Accelerator 9000"}, MODELS)
+    assert unknown["available_kv_bytes"] == found["available_kv_bytes"]
+
+
+def test_the_drivers_figure_of_a_known_gpu_is_turned_into_the_engines() -> None:
+    gpu = gpus.find(H100)
+    assert gpu is not None
+    plain = ask()["available_kv_bytes"]
+    for size in (gpu.memory_driver_bytes, gpu.torch_total_bytes, 80 * GIB, 80 * 10**9):
+        assert ask(gpu_memory_bytes=size)["available_kv_bytes"] == plain
+
+
+def test_a_cpu_needs_its_pool() -> None:
+    assert ask(gpu="cpu")["reason"] == "bad_row"
+    given = answer(
+        {"model": "Qwen/Qwen3-8B", "gpu": "cpu", "available_kv_bytes": GIB, "flags": {"max_model_len": 2048}}, MODELS
+    )
+    assert (given["outcome"], given["block_size"]) == ("starts", 128)
+
+
+def test_a_config_in_the_row(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA), encoding="utf-8")
+    inline = answer({"config": LLAMA, "gpu": H100}, MODELS)
+    from_file = answer({"config": "config.json", "gpu": H100}, Models(tmp_path))
+    assert inline == from_file
+    assert inline["outcome"] == "starts"
+
+
+def test_overrides_reach_the_configuration() -> None:
+    flags = {"max_model_len": 131072, "hf_overrides": {"max_position_embeddings": 131072}}
+    assert answer({"model": "Qwen/Qwen3-8B", "gpu": H100, "flags": flags}, MODELS)["outcome"] == "starts"
+
+
+def test_a_context_that_the_file_does_not_limit_is_taken_as_asked() -> None:
+    config = {"num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 64}
+    config |= {"hidden_size": 512, "vocab_size": 1000}
+    assert answer({"config": config, "gpu": H100, "flags": {"max_model_len": 8192}}, MODELS)["outcome"] == "starts"
+
+
+def test_the_longest_context_that_fits() -> None:
+    row = {"model": "meta-llama/Llama-3.1-8B-Instruct", "available_kv_bytes": GIB, "gpu": H100}
+    found = answer({**row, "flags": {"max_model_len": -1}}, MODELS)
+    assert found["outcome"] == "starts"
+    assert found["max_concurrency"] == pytest.approx(1, rel=0.01)
+
+
+def test_latency_comes_from_whoever_knows_it() -> None:
+    def known(start: EngineStart, layout: KVLayout, load: Load, accepted: float | None) -> Latency:
+        assert layout.resolved.max_model_len == start.options.max_model_len
+        return Latency(Range(1, 2, 3), Range(load.concurrency, accepted or 0, 9))
+
+    row = {"model": "Qwen/Qwen3-8B", "gpu": H100, "flags": {"max_model_len": 4096}, "accepted_tokens_per_step": 2.5,
+           "load": {"prompt_tokens": 1000, "output_tokens": 100, "concurrency": 16}}  # fmt: skip
+    found = answer(row, MODELS, known)
+    assert found["ttft_ms"] == {"low": 1, "mid": 2, "high": 3}
+    assert found["tpot_ms"] == {"low": 16, "mid": 2.5, "high": 9}
+    assert found["blocks_per_request"] == 69
+    assert answer(row, MODELS)["ttft_ms"] is None
+
+
+@pytest.mark.parametrize("version", ["0.9.2", "0.40.0"])
+def test_a_release_without_rules_takes_the_nearest_and_says_so(version: str) -> None:
+    found = ask(engine_version=version, flags={"max_num_seqs": 64, "max_model_len": 8192})
+    assert found["outcome"] == "starts"
+    assert version in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        pytest.param([], "JSON object", id="not an object"),
+        pytest.param({"gpu": H100}, "model or config", id="no model"),
+        pytest.param({"model": "x", "gpus": 1}, "did you mean 'gpu'?", id="unknown key"),
+        pytest.param({"model": "Qwen/Qwen3-8B"}, "one is needed", id="no device"),
+        pytest.param({"model": "Qwen/Qwen3-8B", "gpu": "H1000"}, "nearest", id="unknown GPU"),
+        pytest.param({"model": "Qwen/Qwen3-8B", "gpu": 5}, "product name", id="GPU of another type"),
+        pytest.param({"model": "Qwen/Qwen3-8B", "gpu": H100, "flags": []}, "flags", id="flags of another type"),
+        pytest.param({"model": "Qwen/Qwen3-8B", "gpu_memory_bytes": -1}, "gpu_memory_bytes", id="negative"),
+        pytest.param({"model": "Qwen/Qwen3-8B", "gpu_memory_bytes": 1e400}, "gpu_memory_bytes", id="infinite"),
+        pytest.param({"model": "Qwen/Qwen3-8B", "gpu_memory_bytes": 10**5000}, "bits", id="a number too long to print"),
+        pytest.param({"model": "Qwen/Qwen3-8B", "gpu_memory_bytes": True}, "whole number", id="a truth value"),
+        pytest.param({"model": "Qwen/Qwen3-8B", "gpu": H100, "engine_version": "new"}, "engine_version", id="version"),
+        pytest.param(
+            {"model": "Qwen/Qwen3-8B", "gpu": H100, "load": {}}, "load.prompt_tokens", id="load without figures"
+        ),
+        pytest.param(
+            {"model": "Qwen/Qwen3-8B", "gpu": H100, "load": {"prompt": 1}}, "load.prompt", id="unknown key of load"
+        ),
+        pytest.param({"config": "/nowhere/config.json", "gpu": H100}, "cannot be read", id="missing file"),
+        pytest.param(
+            {"config": {**LLAMA, "hidden_size": "wide"}, "gpu": H100}, "hidden_size", id="configuration of wrong types"
+        ),
+        pytest.param({"config": 7, "gpu": H100}, "neither an object nor a path", id="configuration of another type"),
+    ],
+)
+def test_bad_rows_name_the_field(row: Any, words: str) -> None:
+    found = answer(row, MODELS)
+    assert (found["outcome"], found["reason"]) == ("unknown", "bad_row")
+    assert words in found["message"]
+
+
+def test_what_nobody_described_is_unknown_not_guessed() -> None:
+    found = answer({"config": {"architectures": ["MysteryForCausalLM"], "model_type": "mystery"}, "gpu": H100}, MODELS)
+    assert (found["outcome"], found["reason"]) == ("unknown", "unknown_architecture")
+    assert answer({"model": "nobody/nothing", "gpu": H100}, MODELS)["reason"] == "unknown_model"
