@@ -113,7 +113,7 @@ def _point(row: Row) -> Point | str:
         return f"{name}: {'no configuration' if checkpoint is None else 'no figures of that GPU'}"
     load = Load(row["isl"], row["osl"], row["concurrency"])
     engine = _engine(row["model"], row["weights"], gpu.id, _version(row), *_parallel(row))
-    if engine.blocks < 2:  # noqa: PLR2004 # the null block and one more
+    if engine.blocks < 2:
         return f"{name} at TP {row['tp']}: the weights leave no room for a cache, so this is not what was measured"
     return Point(
         model=row["model"],
@@ -164,7 +164,7 @@ def _engine(
     flags = MemoryFlags(expert_parallel=expert_parallel, data_parallel=data_parallel)
     layout = plan_layout(facts, options)
     blocks = int(budget(facts, options, flags).available_kv_bytes.mid) // layout.bytes_per_block
-    times = step_times(facts, options, expert_parallel=expert_parallel, data_parallel=data_parallel)
+    times = step_times(facts, options, flags)
     if times is None:
         raise LookupError(f"the speeds of {gpu.name} are not known")
     return _Engine(layout, blocks, times)

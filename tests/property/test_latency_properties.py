@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from plimsoll.core.kv import EngineOptions, Refusal, plan_layout
 from plimsoll.core.latency import LatencyEstimate, Load, predict_latency, running_limit
+from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.plan.result import Range
 from plimsoll.facts import catalogue, gpus
 from plimsoll.facts.gpus import GPU
@@ -51,7 +52,7 @@ def predict(
     options = EngineOptions(device=gpu, tensor_parallel=tensor_parallel)
     try:
         limit = None if blocks is None else running_limit(plan_layout(facts, options), blocks, load)
-        return predict_latency(facts, options, load, running_limit=limit, expert_parallel=expert_parallel)
+        return predict_latency(facts, options, load, MemoryFlags(expert_parallel=expert_parallel), running_limit=limit)
     except Refusal:
         assume(False)
         raise

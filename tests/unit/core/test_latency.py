@@ -1,11 +1,13 @@
 """Latency of single cases: scale, units, what is unknown, and what each argument does."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 
-from plimsoll.core.kv import EngineOptions, Speculation, plan_layout
+from plimsoll.core.kv import EngineOptions, Refusal, Speculation, plan_layout
 from plimsoll.core.latency import LatencyEstimate, Load, StepTimes, predict_latency, running_limit, step_times
+from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.plan.result import Range
 from plimsoll.facts import catalogue, gpus
 from plimsoll.facts.gpus import GPU
@@ -37,8 +39,8 @@ def mid(figure: Range | None) -> float:
     return figure.mid
 
 
-def times_of(facts: ModelFacts, options: EngineOptions, *, expert_parallel: bool = False) -> StepTimes:
-    found = step_times(facts, options, expert_parallel=expert_parallel)
+def times_of(facts: ModelFacts, options: EngineOptions) -> StepTimes:
+    found = step_times(facts, options)
     assert found is not None
     return found
 
@@ -74,6 +76,47 @@ def test_reading_the_weights_once_is_the_least_a_step_takes() -> None:
     assert bytes_read / H100.bandwidth_bytes_per_second < found < 2 * bytes_read / H100.bandwidth_bytes_per_second
 
 
+@pytest.mark.parametrize(
+    "load",
+    [
+        pytest.param(Load(0, 0, 0), id="nothing"),
+        pytest.param(Load(1, 1, 1), id="the least"),
+        pytest.param(Load(1, 1, 10_000), id="many short ones"),
+        pytest.param(Load(10_000_000, 1_000_000, 1_000), id="far too much"),
+    ],
+)
+def test_any_load_has_a_latency(load: Load) -> None:
+    found = predict_latency(LLAMA, ON_H100, load)
+    assert mid(found.tpot_ms) > 0
+    assert mid(found.ttft_ms) > 0
+
+
+def one_model_of_each_architecture() -> Iterator[str]:
+    seen = set()
+    for name in catalogue.names():
+        entry = catalogue.find(name)
+        assert entry is not None
+        architecture = str(entry.config.get("architectures"))
+        if architecture not in seen:
+            seen.add(architecture)
+            yield name
+
+
+def test_every_architecture_of_the_catalogue_has_a_latency() -> None:
+    options = EngineOptions(device=device("NVIDIA-H200"))
+    odd = {}
+    for name in one_model_of_each_architecture():
+        facts = facts_of(name)
+        try:
+            found = predict_latency(facts, options, CHAT)
+        except Refusal:
+            continue
+        # No model decodes a token for less than its overheads, or for longer than reading 3 TB takes.
+        if not 0.3 < mid(found.tpot_ms) < 1500 or not mid(found.ttft_ms) > mid(found.tpot_ms):
+            odd[name] = found
+    assert not odd
+
+
 UNKNOWN = [
     pytest.param(replace(H100, bandwidth_bytes_per_second=0.0), id="bandwidth"),
     pytest.param(replace(H100, dense_flops={}), id="FLOP/s"),
@@ -106,6 +149,30 @@ def test_verifying_drafts_costs_their_tokens() -> None:
     plain, drafted = (predict_latency(LLAMA, each, replace(CHAT, concurrency=200)) for each in (ON_H100, drafting))
     assert mid(drafted.tpot_ms) > mid(plain.tpot_ms)
     assert any("accepted tokens" in each for each in drafted.assumptions)
+
+
+def test_drafting_with_the_model_s_own_predictor_costs_its_steps() -> None:
+    deepseek, options = (
+        facts_of("deepseek-ai/DeepSeek-V3"),
+        EngineOptions(device=device("NVIDIA-H200"), tensor_parallel=8),
+    )
+    free, own = (replace(options, speculation=Speculation(method, 2)) for method in ("ngram", "mtp"))
+    assert times_of(deepseek, own).step_seconds(4, 4000) > times_of(deepseek, free).step_seconds(4, 4000)
+    assert times_of(deepseek, own).step_seconds(0, 0, 512) == times_of(deepseek, free).step_seconds(0, 0, 512)
+
+
+def test_a_draft_model_costs_its_steps() -> None:
+    draft = facts_of("meta-llama/Llama-3.2-1B-Instruct")
+    options = replace(ON_H100, speculation=Speculation("draft_model", 3, draft))
+    plain = times_of(LLAMA, replace(options, speculation=Speculation("ngram", 3))).step_seconds(1, 1000)
+    assert times_of(LLAMA, options).step_seconds(1, 1000) == pytest.approx(
+        plain + 3 * times_of(draft, ON_H100).step_seconds(1, 1000)
+    )
+
+
+def test_online_quantisation_reads_fewer_bytes() -> None:
+    plain, narrow = (predict_latency(LLAMA, ON_H100, ALONE, MemoryFlags(quantization=each)) for each in (None, "fp8"))
+    assert mid(narrow.tpot_ms) < 0.75 * mid(plain.tpot_ms)
 
 
 def test_a_learned_correction_multiplies_and_narrows() -> None:
@@ -181,7 +248,9 @@ def test_more_tokens_wake_more_experts_until_all_are_read() -> None:
 
 def test_expert_parallelism_over_engines_reads_fewer_experts() -> None:
     kimi, options = facts_of("moonshotai/Kimi-K2.5"), EngineOptions(device=device("NVIDIA-H200"), tensor_parallel=8)
-    one, four = (predict_latency(kimi, options, CHAT, expert_parallel=True, data_parallel=n) for n in (1, 4))
+    one, four = (
+        predict_latency(kimi, options, CHAT, MemoryFlags(expert_parallel=True, data_parallel=n)) for n in (1, 4)
+    )
     assert mid(four.tpot_ms) < mid(one.tpot_ms)
 
 

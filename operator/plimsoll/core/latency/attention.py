@@ -43,8 +43,8 @@ class Attention:
     decode_flops: float = 0.0
     prefill_flops: float = 0.0
 
-    def plus(self, other: "Attention", layers: int) -> "Attention":
-        """This and as many layers like ``other``, which reach as far."""
+    def plus(self, other: "Attention", layers: float) -> "Attention":
+        """Itself and as many layers like ``other``, which reach as far."""
         return Attention(
             self.reach_tokens,
             self.bytes_per_token + layers * other.bytes_per_token,

@@ -1,14 +1,16 @@
 """Latency of a load on a model, a GPU and an engine's flags, as ranges."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from plimsoll.core.kv import EngineOptions, resolve
 from plimsoll.core.latency.coefficients import Spread, fitted
 from plimsoll.core.latency.load import Load, Steady, steady_state
 from plimsoll.core.latency.step import StepTimes, machine
-from plimsoll.core.latency.work import read_work
+from plimsoll.core.latency.work import read_predictor_work, read_work
+from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.plan.result import Range
+from plimsoll.facts.gpus import GPU
 from plimsoll.facts.models import ModelFacts
 
 
@@ -30,14 +32,13 @@ def predict_latency(
     facts: ModelFacts,
     options: EngineOptions,
     load: Load,
+    flags: MemoryFlags | None = None,
     *,
-    expert_parallel: bool = False,
-    data_parallel: int = 1,
     accepted_tokens_per_step: float | None = None,
     running_limit: float | None = None,
     correction: float | None = None,
 ) -> LatencyEstimate:
-    """What clients of one engine (data-parallel rank) see.
+    """What clients of one engine (data-parallel rank) see; of ``flags``, parallelism and quantisation matter.
 
     ``accepted_tokens_per_step``: tokens a step yields for a request under speculative decoding, the certain one
     included. ``running_limit``: requests the KV pool holds at once (``latency.running_limit``). ``correction``: truth
@@ -46,13 +47,7 @@ def predict_latency(
     Raises:
         Refusal: vLLM would refuse the flags for this model on this device.
     """
-    times = step_times(
-        facts,
-        options,
-        expert_parallel=expert_parallel,
-        data_parallel=data_parallel,
-        correction=1.0 if correction is None else correction,
-    )
+    times = step_times(facts, options, flags, correction=1.0 if correction is None else correction)
     if times is None:
         name = "the CPU" if options.device == "cpu" else options.device.name
         return LatencyEstimate(None, None, assumptions=(f"latency unknown: no bandwidth or FLOP/s of {name}",))
@@ -71,35 +66,45 @@ def predict_latency(
 
 
 def step_times(
-    facts: ModelFacts,
-    options: EngineOptions,
-    *,
-    expert_parallel: bool = False,
-    data_parallel: int = 1,
-    correction: float = 1.0,
+    facts: ModelFacts, options: EngineOptions, flags: MemoryFlags | None = None, *, correction: float = 1.0
 ) -> StepTimes | None:
     """Step times of one engine, to be asked many times; None on a device whose speeds are not known.
 
     Raises:
         Refusal: vLLM would refuse the flags for this model on this device.
     """
-    if options.device == "cpu":
+    gpu = options.device
+    speeds = None if gpu == "cpu" else machine(gpu)
+    if gpu == "cpu" or speeds is None:
         return None
-    speeds = machine(options.device)
-    if speeds is None:
-        return None
-    expert_ranks = options.tensor_parallel * data_parallel if expert_parallel else 1
-    return StepTimes(
-        work=read_work(facts, options, options.device, expert_ranks),
+    flags = flags or MemoryFlags()
+    target = StepTimes(
+        work=read_work(facts, options, flags, gpu),
         machine=speeds,
         fit=fitted().coefficients,
         tensor_parallel=options.tensor_parallel,
         budget_tokens=resolve(facts, options).max_num_batched_tokens,
-        query_tokens=1 + options.speculative_tokens,
         pipeline_parallel=options.pipeline_parallel,
-        data_parallel=data_parallel,
+        data_parallel=flags.data_parallel,
         correction=correction,
     )
+    drafter = _drafter(target, facts, options, flags, gpu)
+    return replace(target, drafts=options.speculative_tokens, drafter=drafter)
+
+
+def _drafter(
+    target: StepTimes, facts: ModelFacts, options: EngineOptions, flags: MemoryFlags, gpu: GPU
+) -> StepTimes | None:
+    """The model that drafts: a file of its own, or the checkpoint's own predictor."""
+    speculation = options.speculation
+    if speculation is None:
+        return None
+    if speculation.draft is not None:
+        alone = replace(options, speculation=None, max_model_len=None)
+        return replace(target, work=read_work(speculation.draft, alone, MemoryFlags(), gpu))
+    if speculation.method == "mtp" and facts.draft_layers:
+        return replace(target, work=read_predictor_work(facts, options, flags, gpu))
+    return None
 
 
 def _range(seconds: float, spread: Spread) -> Range:

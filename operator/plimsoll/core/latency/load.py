@@ -45,18 +45,19 @@ def steady_state(times: StepTimes, load: Load, limit: float, tokens_per_step: fl
     prefill). A first token waits for the step under way and for its own prefill; clients that start together also wait
     for one another's. Requests beyond ``limit`` queue, by Little's law.
     """
+    prompt_tokens = max(1, load.prompt_tokens)
     running = max(1.0, min(load.concurrency, limit))
     decoding = max(1.0, running / times.pipeline_parallel)
-    context = decoding * (load.prompt_tokens + load.output_tokens / 2)
+    context = decoding * (prompt_tokens + load.output_tokens / 2)
     steps = max(1.0, load.output_tokens / tokens_per_step)
-    tpot = _mean_step_seconds(times, load.prompt_tokens, decoding, context, (decoding - 1) / steps) / tokens_per_step
+    tpot = _mean_step_seconds(times, prompt_tokens, decoding, context, (decoding - 1) / steps) / tokens_per_step
     plain = times.step_seconds(decoding, context)
     fit = times.fit
     first = (
         fit.arrival_seconds * times.correction
         + fit.wait_steps * plain
-        + fit.prefill_share * times.prefill_seconds(load.prompt_tokens, 0, decoding, context)
-        + fit.burst_share * (running - 1) * times.prefill_seconds(load.prompt_tokens)
+        + fit.prefill_share * times.prefill_seconds(prompt_tokens, 0, decoding, context)
+        + fit.burst_share * (running - 1) * times.prefill_seconds(prompt_tokens)
     )
     queued = max(0.0, load.concurrency - running) / running * (first + load.output_tokens * tpot)
     return Steady(first + queued, tpot, plain, running)

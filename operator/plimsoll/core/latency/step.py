@@ -49,7 +49,8 @@ def machine(gpu: GPU) -> Machine | None:
 class StepTimes:
     """Step times of one engine (data-parallel rank): what a planner, a simulator and a prediction share.
 
-    Each decoding request puts ``query_tokens`` into a step: one, and the drafts to verify (drafting itself is free).
+    With speculative decoding each decoding request puts ``drafts`` more tokens into a step, to be verified, after as
+    many steps of ``drafter`` made them (None: drafting costs nothing, as with n-grams).
 
     A step passes all stages of a pipeline, whose other stages work on the other requests meanwhile.
     ``budget_tokens`` is the most a step processes (``max_num_batched_tokens``), ``data_parallel`` the engines whose
@@ -61,7 +62,8 @@ class StepTimes:
     fit: Coefficients
     tensor_parallel: int
     budget_tokens: int
-    query_tokens: int = 1
+    drafts: int = 0
+    drafter: "StepTimes | None" = None
     pipeline_parallel: int = 1
     data_parallel: int = 1
     correction: float = 1.0
@@ -89,7 +91,7 @@ class StepTimes:
 
     def room_tokens(self, decode_requests: float) -> float:
         """Prompt tokens that fit into a step beside decoding requests."""
-        return max(1.0, self.budget_tokens - decode_requests * self.query_tokens)
+        return max(1.0, self.budget_tokens - decode_requests * (1 + self.drafts))
 
     def prefill_attention_seconds(self, prompt_tokens: float, context_tokens: float = 0) -> float:
         """Attention among a prompt's own tokens, which grows with their square. Without the correction."""
@@ -101,7 +103,7 @@ class StepTimes:
 
     def body_seconds(self, decode_requests: float, kv_tokens: float, prefill_tokens: float) -> float:
         """A step without the attention of its prompts, and without the correction."""
-        verified = decode_requests * self.query_tokens
+        verified = decode_requests * (1 + self.drafts)
         tokens, sampled = verified + prefill_tokens, verified + (1 if prefill_tokens else 0)
         work, fit = self.work, self.fit
         overhead = (
@@ -118,7 +120,13 @@ class StepTimes:
             + self._decode_attention_seconds(decode_requests, kv_tokens)
             + self._all_reduce_seconds(tokens)
             + self._activation_seconds(tokens)
+            + self._drafting_seconds(decode_requests, kv_tokens)
         )
+
+    def _drafting_seconds(self, decode_requests: float, kv_tokens: float) -> float:
+        if self.drafter is None or not decode_requests:
+            return 0.0
+        return self.drafts * self.drafter.body_seconds(decode_requests, kv_tokens, 0)
 
     def _matmul_seconds(self, tokens: float, sampled: float) -> float:
         """Matrices every token passes, and the one that makes logits: reading and computing overlap in part."""
@@ -129,11 +137,11 @@ class StepTimes:
         return math.hypot(reading, computing / fit.matmul_flops)
 
     def _expert_seconds(self, tokens: float) -> float:
-        """Experts: only those that some token chose are read; under expert parallelism all engines' tokens come."""
+        """Experts: only those that some token chose are read; tokens of all data-parallel engines come to them."""
         fit, work = self.fit, self.work
         if not work.expert_share:
             return 0.0
-        arriving = tokens * (self.data_parallel if work.expert_ranks > 1 else 1)
+        arriving = tokens * self.data_parallel
         chosen = 1.0 - (1.0 - work.expert_share) ** (arriving * fit.routing_spread)
         reading = work.experts.bytes / (self.machine.bandwidth * fit.expert_bandwidth)
         reading += work.experts.unpacked * fit.unpack_seconds
@@ -148,7 +156,7 @@ class StepTimes:
         each = kv_tokens / requests
         parts = [(part, min(each, part.reach_tokens) * requests) for part in self.work.attention]
         read = sum(part.bytes_per_token * tokens for part, tokens in parts) + 2 * self.work.state_bytes * requests
-        flops = self.query_tokens * sum(part.decode_flops * tokens for part, tokens in parts)
+        flops = (1 + self.drafts) * sum(part.decode_flops * tokens for part, tokens in parts)
         return math.hypot(
             read / (self.machine.bandwidth * self.fit.kv_bandwidth),
             flops / (self.machine.flops[self.machine.half] * self.fit.attention_flops),
