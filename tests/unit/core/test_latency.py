@@ -240,6 +240,35 @@ def test_a_window_stops_the_growth_of_what_is_read() -> None:
     assert growth(gemma) < growth(llama) / 3, "10 of 62 layers look back beyond 1,024 tokens"
 
 
+@pytest.mark.parametrize(
+    ("model", "share"),
+    [
+        pytest.param("meta-llama/Llama-3.1-8B-Instruct", 1 / 8, id="KV heads are divided"),
+        pytest.param("deepseek-ai/DeepSeek-V3", 1.0, id="latents are whole on every rank"),
+    ],
+)
+def test_what_a_rank_reads_of_each_token(model: str, share: float) -> None:
+    alone, divided = (
+        sum(part.bytes_per_token for part in times_of(facts_of(model), options).work.attention)
+        for options in (ON_H100, replace(ON_H100, tensor_parallel=8))
+    )
+    assert divided == pytest.approx(share * alone)
+
+
+def test_sparse_attention_reads_what_its_indexer_picked() -> None:
+    attention = times_of(facts_of("zai-org/GLM-5.1-FP8"), replace(ON_H100, tensor_parallel=8)).work.attention
+    picked = next(part for part in attention if part.reach_tokens == 2048)
+    keys = next(part for part in attention if part.reach_tokens > 1_000_000)
+    assert picked.bytes_per_token > 5 * keys.bytes_per_token > 0
+
+
+def test_recurrent_states_are_read_for_each_request_whatever_its_length() -> None:
+    times = times_of(facts_of("Qwen/Qwen3.5-9B"), ON_H100)
+    for tokens in (1_000, 100_000):
+        more = times.step_seconds(17, 17 * tokens) - times.step_seconds(16, 16 * tokens)
+        assert more > 2 * times.work.state_bytes / H100.bandwidth_bytes_per_second
+
+
 def test_more_tokens_wake_more_experts_until_all_are_read() -> None:
     times = times_of(facts_of("openai/gpt-oss-120b"), replace(ON_H100, tensor_parallel=2))
     first, later = (times.step_seconds(n + 1, 0) - times.step_seconds(n, 0) for n in (1, 500))

@@ -10,7 +10,6 @@ from plimsoll.core.kv.specs import LayerSpec
 from plimsoll.facts.models import (
     Cache,
     CompressedAttention,
-    CrossAttention,
     IndexerKeys,
     LatentAttention,
     Layer,
@@ -60,10 +59,10 @@ def read_attention(
     owners = [
         index if layer.shares_cache_of is None else layer.shares_cache_of for index, layer in enumerate(facts.layers)
     ]
-    alike = {id(facts.layers[owner]): owner for owner in owners}
+    first: dict[tuple[int, int], int] = {}
+    alike = Counter(first.setdefault((id(facts.layers[owner]), id(specs[owner])), owner) for owner in owners)
     found: dict[int, Attention] = {}
-    for identity, layers in Counter(id(facts.layers[owner]) for owner in owners).items():
-        owner = alike[identity]
+    for owner, layers in alike.items():
         for part in _parts(facts.layers[owner], specs[owner], facts, options):
             reach = part.reach_tokens
             found[reach] = found.get(reach, Attention(reach)).plus(part, layers)
@@ -117,7 +116,7 @@ def _flops(cache: Cache, facts: ModelFacts, options: EngineOptions, picked: int)
             if cache.ratio:
                 reach = EVERY_TOKEN if cache.indexer_dim is None else picked * cache.ratio
                 yield Attention(reach, decode_flops=flops / cache.ratio, prefill_flops=flops / cache.ratio)
-        case CrossAttention() | _:
+        case _:
             return
 
 

@@ -16,10 +16,10 @@ def precision_of(fmt: Format, gpu: GPU) -> tuple[DataType, bool]:
     Source: vLLM 0.32 ``layers/quantization``, each method's kernel choice; ``vllm-memory.md`` 3.6 and 5.3.
     """
     half = half_precision(gpu)
-    if fmt in {NVFP4, MXFP4} and gpu.supports("fp4"):
-        return ("fp4" if fmt == NVFP4 else "fp8"), False
-    if fmt.bits == _EIGHT_BITS and gpu.supports("fp8"):
-        return "fp8", False
+    if fmt == NVFP4 and gpu.supports("fp4"):
+        return "fp4", False
+    if (fmt == MXFP4 and gpu.supports("fp4")) or fmt.bits == _EIGHT_BITS:
+        return ("fp8", False) if gpu.supports("fp8") else (half, True)
     return half, fmt.bits <= _EIGHT_BITS
 
 

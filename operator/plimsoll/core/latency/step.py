@@ -9,7 +9,7 @@ from plimsoll.core.latency.attention import Attention
 from plimsoll.core.latency.coefficients import Coefficients
 from plimsoll.core.latency.precision import half_precision
 from plimsoll.core.latency.work import Matrices, Work
-from plimsoll.facts.gpus import GPU, DataType
+from plimsoll.facts.gpus import GPU
 
 PCIE_BYTES_PER_SECOND: Final = 25e9
 """One direction of PCIe 4.0 x16 as collectives see it, where the GPUs have no NVLink (assumed, not in the points)."""
@@ -24,8 +24,8 @@ class Machine:
     """Speeds of one GPU: bytes per second of its memory and of one direction of its link, FLOP/s by data type."""
 
     bandwidth: float
-    flops: Mapping[DataType, float]
-    half: DataType
+    flops: Mapping[str, float]
+    half: str
     link: float
     linked: bool
 
@@ -38,7 +38,7 @@ def machine(gpu: GPU) -> Machine | None:
     linked = gpu.nvlink_bytes_per_second > 0
     return Machine(
         bandwidth=gpu.bandwidth_bytes_per_second,
-        flops={dtype: rate for dtype, rate in gpu.dense_flops.items() if rate},  # type: ignore[misc]
+        flops={dtype: rate for dtype, rate in gpu.dense_flops.items() if rate},
         half=half,
         link=gpu.nvlink_bytes_per_second / 2 if linked else PCIE_BYTES_PER_SECOND,
         linked=linked,
@@ -50,11 +50,10 @@ class StepTimes:
     """Step times of one engine (data-parallel rank): what a planner, a simulator and a prediction share.
 
     With speculative decoding each decoding request puts ``drafts`` more tokens into a step, to be verified, after as
-    many steps of ``drafter`` made them (None: drafting costs nothing, as with n-grams).
-
-    A step passes all stages of a pipeline, whose other stages work on the other requests meanwhile.
-    ``budget_tokens`` is the most a step processes (``max_num_batched_tokens``), ``data_parallel`` the engines whose
-    tokens meet at the same experts, ``correction`` a factor learned in service on everything.
+    many steps of ``drafter`` made them (None: drafting costs nothing, as with n-grams). A step passes all stages of a
+    pipeline, whose other stages work on the other requests meanwhile. ``budget_tokens`` is the most a step processes
+    (``max_num_batched_tokens``), ``data_parallel`` the engines whose tokens meet at the same experts, ``correction`` a
+    factor learned in service on everything.
     """
 
     work: Work
@@ -182,7 +181,7 @@ class StepTimes:
         """FLOPs of one token over the nominal rate, narrower types being less of a gain than the data sheet says."""
         half = self.machine.flops[self.machine.half]
         return sum(
-            flops / (half * math.pow(self.machine.flops[dtype] / half, self.fit.precision_gain))
+            flops / (half * math.pow(self.machine.flops.get(dtype, half) / half, self.fit.precision_gain))
             for dtype, flops in matrices.flops.items()
         )
 
