@@ -10,7 +10,7 @@ from plimsoll.core.memory.mixers import cache_mixers, layer_mixers
 from plimsoll.core.memory.mlps import Mlps, layer_mlp, read_mlps
 from plimsoll.core.memory.rotary import rotary_tables
 from plimsoll.core.memory.states import FLOAT32_BYTES
-from plimsoll.core.memory.tensors import Cut, Tensor
+from plimsoll.core.memory.tensors import ANY_LAYER, Cut, Tensor
 from plimsoll.core.memory.towers import tower_tensors
 from plimsoll.facts.fields import Fields
 from plimsoll.facts.models import ModelFacts
@@ -23,8 +23,9 @@ _PLAIN_MIXERS: Final = frozenset({"glm5_next_text"})
 class Inventory:
     """Matrices by where they live: before the first layer, in each layer, after the last, on every stage.
 
-    ``draft`` is one module of the checkpoint's own multi-token predictor, loaded only to speculate. ``assumed`` names
-    what the configuration did not say.
+    Layers built alike share one tuple; their matrices are named ``layers.*.…``, to be numbered by whoever must tell
+    them apart. ``draft`` is one module of the checkpoint's own multi-token predictor, loaded only to speculate.
+    ``assumed`` names what the configuration did not say.
     """
 
     first: tuple[Tensor, ...]
@@ -49,7 +50,7 @@ def read_inventory(facts: ModelFacts, *, text_only: bool = False) -> Inventory:
     towers = () if text_only else tower_tensors(top, decoder.hidden)
     return Inventory(
         first=(embedding, *towers, *embeddings_per_layer(decoder)),
-        layers=tuple(tuple(_layer(decoder, mlps, index)) for index in range(facts.dims.layers)),
+        layers=_layers(decoder, mlps),
         last=() if ties_embeddings(facts, top) else (head,),
         everywhere=tuple(rotary_tables(decoder)),
         draft=tuple(_draft_module(decoder, mlps)),
@@ -64,8 +65,21 @@ def ties_embeddings(facts: ModelFacts, top: Fields) -> bool:
     return facts.dims.tie_word_embeddings
 
 
+def _layers(decoder: Decoder, mlps: Mlps) -> tuple[tuple[Tensor, ...], ...]:
+    """Each layer's matrices, built once for all that have the same caches, query heads and MLP."""
+    built: dict[object, tuple[Tensor, ...]] = {}
+    heads = decoder.text.integers("num_attention_heads_per_layer") or ()
+    found = []
+    for index, layer in enumerate(decoder.facts.layers[: decoder.facts.dims.layers]):
+        alike = (layer, heads[index : index + 1], mlps.kinds[index], index >= mlps.wide_from)
+        if alike not in built:
+            built[alike] = tuple(_layer(decoder, mlps, index))
+        found.append(built[alike])
+    return tuple(found)
+
+
 def _layer(decoder: Decoder, mlps: Mlps, index: int) -> Iterator[Tensor]:
-    path = f"layers.{index}"
+    path = f"layers.{ANY_LAYER}"
     mixers = layer_mixers(decoder, index, path)
     if decoder.facts.model_type in _PLAIN_MIXERS:
         mixers = (replace(tensor, linear=False) for tensor in mixers)

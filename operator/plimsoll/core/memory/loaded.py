@@ -76,7 +76,7 @@ def _read(facts: ModelFacts, flag: str | None, options: EngineOptions) -> tuple[
     return _weights(facts, flag, options.dtype, options.text_only, device != "cpu" and device.at_least(8, 9))
 
 
-@lru_cache(maxsize=128)
+@lru_cache(maxsize=512)
 def _weights(facts: ModelFacts, flag: str | None, dtype: str, text_only: bool, has_fp8: bool) -> tuple[Weights, ...]:
     """The matrices in each format they may have, likeliest first."""
     likely = likely_quantisations(facts, flag, has_fp8=has_fp8)

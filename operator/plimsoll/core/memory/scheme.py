@@ -37,6 +37,7 @@ _MODELOPT: Final[Mapping[str, Format]] = {
     "FP8_PB_WO": fp8_block(128, 128),
     "MXFP8": MXFP8,
 }
+_DIGITS: Final = re.compile(r"\d")
 _FOUR_BITS: Final = 4
 _USUAL_GROUP: Final = 128
 
@@ -51,6 +52,12 @@ class Scheme:
     skips: Skips = field(default_factory=Skips)
     by_module: Mapping[str, Format] | None = None
     by_pattern: tuple[tuple[re.Pattern[str], Format], ...] = ()
+
+    @property
+    def tells_layers_apart(self) -> bool:
+        """Whether the same matrix may be stored differently in different layers."""
+        named = self.by_module is not None or any(_DIGITS.search(pattern.pattern) for pattern, _ in self.by_pattern)
+        return named or self.skips.tell_layers_apart
 
     def format_of(self, tensor: Tensor) -> Format:
         """How ``tensor`` is stored."""
@@ -97,7 +104,7 @@ def read_scheme(quantisation: Quantisation, element_bytes: int) -> Scheme:
 def _experts_apart(method: str, body: JSONObject, whole: Format, skips: Skips) -> Scheme | None:
     """Methods that treat experts differently from everything else."""
     if method == "deepseek_v4_fp8":
-        return Scheme(whole, _fp8(body), experts=_expert_format(body), skips=skips)
+        return _deepseek_v4(body, whole)
     if method in {"mxfp4", "gpt_oss_mxfp4"}:
         return Scheme(whole, whole, experts=MXFP4, skips=skips)
     return Scheme(whole, whole, experts=EIGHT_BIT_CHANNEL) if method == "experts_int8" else None
@@ -156,11 +163,11 @@ def _modelopt_modules(layers: object) -> Mapping[str, Format]:
     }
 
 
-def _expert_format(written: JSONObject) -> Format:
-    """DeepSeek V4 keeps experts in fp4 unless the file says otherwise; ModelOpt re-quantised ones say NVFP4."""
-    if "NVFP4" in str(written.get("moe_quant_algo")):
-        return NVFP4
-    return MXFP4 if written.get("expert_dtype", "fp4") == "fp4" else _fp8(written)
+def _deepseek_v4(body: JSONObject, whole: Format) -> Scheme:
+    """fp8 everywhere, experts in fp4 unless the file says otherwise; its class honours no ignore list."""
+    if "NVFP4" in str(body.get("moe_quant_algo")):
+        return Scheme(whole, _fp8(body), experts=NVFP4)
+    return Scheme(whole, _fp8(body), experts=MXFP4 if body.get("expert_dtype", "fp4") == "fp4" else _fp8(body))
 
 
 def _compressed(written: JSONObject, whole: Format, skips: Skips) -> Scheme:

@@ -13,6 +13,7 @@ from typing import Final, Self
 
 # Ways to name the part that sees or hears; ours is ``vision``.
 _TOWERS: Final = re.compile(r"vision|visual|\bvit\b|mm_projector|multi_modal_projector|audio|patch_merge")
+_DIGITS: Final = re.compile(r"\d")
 _PREFIXES: Final = ("model.", "", "model.language_model.", "language_model.model.", "backbone.")
 # Blocks that families name differently in checkpoint and engine.
 _SYNONYMS: Final = (
@@ -55,6 +56,11 @@ class Skips:
             else:
                 fragments.append(canonical(entry))
         return cls(frozenset(names), tuple(fragments), tuple(patterns), tuple(globs))
+
+    @property
+    def tell_layers_apart(self) -> bool:
+        """Whether any entry is about some layers only."""
+        return bool(self.names) or any(_DIGITS.search(each.pattern) for each in (*self.patterns, *self.globs))
 
     def covers(self, path: str) -> bool:
         """Whether the module ``path`` (canonical, below the decoder) or a parent of it is named."""

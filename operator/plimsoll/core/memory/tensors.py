@@ -5,6 +5,8 @@ from enum import Enum
 from typing import Final
 
 VOCABULARY_PADDING: Final = 64
+ANY_LAYER: Final = "*"
+"""Stands for a layer's number in the names of layers that are built alike."""
 
 
 class Cut(Enum):

@@ -1,7 +1,7 @@
 """Bytes of weights that one rank holds."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -9,7 +9,7 @@ from typing import Final
 from plimsoll.core.memory.formats import MXFP4, Format, plain
 from plimsoll.core.memory.inventory import Inventory, read_inventory
 from plimsoll.core.memory.scheme import Scheme, read_scheme
-from plimsoll.core.memory.tensors import Padding, Ranks, Tensor
+from plimsoll.core.memory.tensors import ANY_LAYER, Padding, Ranks, Tensor
 from plimsoll.facts.models import DTYPE_BYTES, ModelFacts, Quantisation
 
 Stored = tuple[Tensor, Format]
@@ -94,7 +94,7 @@ def read_weights(
     scheme = read_scheme(facts.quantisation if quantisation is None else quantisation, element_bytes(facts, dtype))
     return Weights(
         first=_counted(inventory.first, scheme),
-        layers=tuple(_counted(layer, scheme) for layer in inventory.layers),
+        layers=_counted_layers(inventory.layers, scheme),
         last=_counted(inventory.last, scheme),
         everywhere=_counted(inventory.everywhere, scheme),
         draft=_counted(inventory.draft, scheme),
@@ -114,6 +114,21 @@ def _guessed(inventory: Inventory) -> Iterable[Tensor]:
     if not inventory.assumed:
         return ()
     return (tensor for layer in inventory.layers for tensor in layer if ".mlp." in tensor.path)
+
+
+def _counted_layers(layers: tuple[tuple[Tensor, ...], ...], scheme: Scheme) -> tuple[Counts, ...]:
+    """Counts of each layer; equal ones are one object, and counted once unless the scheme tells layers apart."""
+    if not scheme.tells_layers_apart:
+        distinct = {id(layer): layer for layer in layers}
+        counts = {key: _counted(layer, scheme) for key, layer in distinct.items()}
+        return tuple(counts[id(layer)] for layer in layers)
+    alike: dict[frozenset[tuple[Stored, int]], Counts] = {}
+    numbered = (_counted(_numbered(layer, index), scheme) for index, layer in enumerate(layers))
+    return tuple(alike.setdefault(frozenset(each.items()), each) for each in numbered)
+
+
+def _numbered(layer: tuple[Tensor, ...], index: int) -> Iterator[Tensor]:
+    return (replace(tensor, path=tensor.path.replace(ANY_LAYER, str(index), 1)) for tensor in layer)
 
 
 def _counted(tensors: Iterable[Tensor], scheme: Scheme) -> Counts:

@@ -202,18 +202,20 @@ def check_aftermath(start: EngineStart, step: Step, memory: MemoryBudget) -> Non
     Raises:
         Refusal: ``oom_risk``.
     """
-    if start.flags.kv_cache_memory_bytes is not None:
-        return
-    free = memory.total_bytes - context_bytes(step) - start.flags.other_engines_bytes - memory.requested_bytes
+    taken, given = memory.requested_bytes, start.flags.kv_cache_memory_bytes
+    if given is not None:
+        taken = given + sum(item.bytes for item in memory.items)
+    free = memory.total_bytes - context_bytes(step) - start.flags.other_engines_bytes - taken
     needed = after_kv_bytes(step)
     if needed > free:
+        knob = "gpu_memory_utilization" if given is None else "kv_cache_memory_bytes"
+        less = f"{(needed - free) / memory.total_bytes:.3f}" if given is None else str(needed - free)
         raise Refusal(
             OOM_RISK,
             f"After the cache is allocated about {_gib(needed)} GiB more are needed (CUDA graphs, kernels), "
-            f"{_gib(free)} GiB are left outside gpu_memory_utilization: lower it by "
-            f"{(needed - free) / memory.total_bytes:.3f}.",
+            f"{_gib(free)} GiB are left: lower {knob} by {less}.",
             needed_bytes=needed,
-            available_bytes=free,
+            available_bytes=max(0, free),
         )
 
 

@@ -20,7 +20,6 @@ BEYOND = {
     "google/gemma-3-1b-it(text)": (0.25, "the file does not say how wide the MLP is"),
     "google/gemma-3-4b-it(text)": (0.35, "the file does not say how rotation is stretched"),
     "google/gemma-3-27b-it(text)": (0.04, "the file does not say how rotation is stretched"),
-    "nvidia/DeepSeek-V4-Flash-NVFP4": (0.06, "scales of its experts are not described"),
     "Qwen/Qwen3.8-Flash-Next": (0.04, "embeddings of n-grams"),
     "XiaomiMiMo/MiMo-V2.5": (0.04, "audio tower"),
     "deepseek-ai/DeepSeek-V4.1-Flash": (0.02, "padding at TP 4"),

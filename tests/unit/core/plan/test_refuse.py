@@ -113,6 +113,13 @@ def test_graphs_after_the_pool_may_not_fit() -> None:
     assert predict(**{**tight, "enforce_eager": True})["outcome"] == "starts"
 
 
+def test_a_pool_that_is_given_must_fit_beside_the_rest() -> None:
+    assert predict(kv_cache_memory_bytes=50 << 30)["outcome"] == "starts"
+    found = predict(kv_cache_memory_bytes=70 << 30)
+    assert found["reason"] == "oom_risk"
+    assert "kv_cache_memory_bytes" in found["message"]
+
+
 def test_what_fits_is_said_and_fits() -> None:
     found = predict(gpu="NVIDIA-L4", max_model_len=131072)
     longest = found["estimated_max_model_len"]
