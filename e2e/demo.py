@@ -5,6 +5,7 @@ Uses the lab of this checkout, or starts one and stops it at the end (KEEP=1 lea
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from e2e.labstate import ENV, taken
 
 EXAMPLE: Final = CHECKOUT / "examples" / "qwen3.5-9b.yaml"
 NAME: Final = "qwen-docs"
+NAMESPACE: Final = "plimsoll-demo"
 READY_SECONDS: Final = 180.0
 GONE_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.5
@@ -71,18 +73,20 @@ def _show() -> None:
     _heading("A person asks for a model, a GPU and a context length")
     print(EXAMPLE.read_text(encoding="utf-8"))
     _heading("Kubernetes takes it; Plimsoll plans and rolls out")
-    print(_kubectl("apply", "-f", str(EXAMPLE)).strip())
+    _kubectl("create", "namespace", NAMESPACE)
     try:
+        print(_kubectl("apply", "-n", NAMESPACE, "-f", str(EXAMPLE)).strip())
         _watch_until_ready()
         _heading("What the API server holds now")
-        print(_kubectl("get", "vllm", NAME, "-o", "wide").rstrip() + "\n")
+        print(_kubectl("get", "vllm", NAME, "-n", NAMESPACE, "-o", "wide").rstrip() + "\n")
         kinds = "deployments,services,poddisruptionbudgets,controllerrevisions,pods"
-        print(_kubectl("get", kinds, "-l", f"app.kubernetes.io/instance={NAME}").rstrip())
+        print(_kubectl("get", kinds, "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={NAME}").rstrip())
         _complete()
         _arithmetic()
+        _kubectl("delete", "-n", NAMESPACE, "-f", str(EXAMPLE))
+        _await_gone()
     finally:
-        _kubectl("delete", "-f", str(EXAMPLE), "--ignore-not-found")
-    _await_gone()
+        _kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
 def _watch_until_ready() -> None:
@@ -138,14 +142,20 @@ def _arithmetic() -> None:
     print(f"  {mid:8.2f} GiB  left for the KV cache ({low:.2f} to {high:.2f})")
     print(f"  / {kv['bytesPerBlock']:,} bytes a block of {kv['blockSize']} tokens = {kv['numBlocks']:,} blocks")
     print(f"  = {kv['tokens']:,} tokens, {kv['maxConcurrency']:.2f} requests of the full context at once\n")
-    log = _kubectl("logs", next(p["metadata"]["name"] for p in _pods()))
-    print("\n".join(f"  {line.strip()}" for line in log.splitlines() if "KV cache" in line))
+    log = _kubectl("logs", "-n", NAMESPACE, next(p["metadata"]["name"] for p in _pods()))
+    print("\n".join(f"  the engine: {line.partition('] ')[2]}" for line in log.splitlines() if "KV cache" in line))
+    found = re.search(r"KV cache size: ([0-9,]+) tokens", log)
+    if found:
+        tokens = int(found[1].replace(",", ""))
+        print(f"  planned {kv['tokens']:,}, found {tokens:,} tokens: {(kv['tokens'] / tokens - 1):+.1%}")
 
 
 def _await_gone() -> None:
     _heading("Deleted: owner references clean up, nothing is left")
     kinds, began = "deployments,services,poddisruptionbudgets,controllerrevisions,replicasets,pods", time.monotonic()
-    while left := _kubectl("get", kinds, "-l", f"app.kubernetes.io/instance={NAME}", "-o", "name").split():
+    while left := _kubectl(
+        "get", kinds, "-n", NAMESPACE, "-o", "name", "-l", f"app.kubernetes.io/instance={NAME}"
+    ).split():
         if time.monotonic() - began > GONE_SECONDS:
             raise DemoError(f"still there after {GONE_SECONDS:.0f} s: {', '.join(left)}")
         time.sleep(POLL_SECONDS)
@@ -162,7 +172,7 @@ def _condition(obj: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def _json(*args: str) -> dict[str, Any]:
-    answer: dict[str, Any] = json.loads(_kubectl(*args, "-o", "json"))
+    answer: dict[str, Any] = json.loads(_kubectl(*args, "-n", NAMESPACE, "-o", "json"))
     return answer
 
 

@@ -10,8 +10,9 @@ from typing import Final
 from plimsoll.facts.fields import MAX_TOKENS, Fields
 
 DEFAULT_MAX_MODEL_LEN: Final = 2048
+LIMIT_KEY: Final = "max_position_embeddings"
 _LENGTH_KEYS: Final = (
-    "max_position_embeddings",
+    LIMIT_KEY,
     "n_positions",
     "max_seq_len",
     "seq_length",
@@ -28,6 +29,8 @@ _UNSCALED_ROPES: Final = frozenset({"su", "longrope", "llama3", "yarn", "deepsee
 def max_model_len(top: Fields, text: Fields) -> int:
     """The longest context in tokens that vLLM accepts for this checkpoint without an override."""
     lengths = [length for key in _LENGTH_KEYS if (length := _length(text, key)) is not None]
+    if not lengths:
+        text.assumed.append(text.name(LIMIT_KEY))
     length = _length(text, "model_max_length") or min(lengths, default=DEFAULT_MAX_MODEL_LEN)
     if "gemma3" in top.model_type:
         return length

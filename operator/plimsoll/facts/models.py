@@ -281,6 +281,11 @@ class ModelFacts:
         return any(isinstance(cache, RecurrentState) for cache in self.caches)
 
     @cached_property
+    def limit_is_assumed(self) -> bool:
+        """Whether ``max_model_len`` is a default, because the file leaves out what every published one writes."""
+        return any(key.rpartition(".")[2] == "max_position_embeddings" for key in self.assumed)
+
+    @cached_property
     def states_are_mamba(self) -> bool:
         """Whether every recurrent state is one of Mamba's."""
         return all(cache.kind in {"mamba1", "mamba2"} for cache in self.caches if isinstance(cache, RecurrentState))

@@ -71,6 +71,7 @@ def test_a_nested_wrapper_is_its_innermost_decoder() -> None:
     [
         ("MistralForCausalLM", "mistral", {"sliding_window": 128}, [128, 128, 128, 128]),
         ("MistralForCausalLM", "mistral", {"sliding_window": None}, [None, None, None, None]),
+        ("MistralForCausalLM", "mistral", {}, [None, None, None, None]),
         ("Qwen2ForCausalLM", "qwen2", {"use_sliding_window": False, "sliding_window": 128}, [None] * 4),
         ("Gemma2ForCausalLM", "gemma2", {"sliding_window": 128}, [128, None, 128, None]),
         ("GptOssForCausalLM", "gpt_oss", {"sliding_window": 128}, [128, None, 128, None]),

@@ -38,15 +38,15 @@ def capacity(layout: KVLayout, available_bytes: int, max_model_len: int | None =
     if not layout.groups:
         return Capacity(1, 0, 0, 0, 0.0, length)
     available = _overridden(layout, available_bytes)
-    for stage_bytes in layout.stage_bytes:
-        _check_fits(layout, available, stage_bytes, length)
+    for check, needed in enumerate(layout.request_bytes(length)):
+        _check_fits(layout, available, check, needed, length)
     blocks = min(available // stage_bytes for stage_bytes in layout.stage_bytes if stage_bytes)
-    needed = layout.blocks_for_request(length)
-    concurrency = blocks / needed
+    blocks_per_request = layout.blocks_for_request(length)
+    concurrency = blocks / blocks_per_request
     return Capacity(
         num_blocks=blocks,
         bytes_per_block=layout.bytes_per_block,
-        blocks_per_request=needed,
+        blocks_per_request=blocks_per_request,
         tokens=_printed_tokens(layout, blocks, concurrency, length),
         max_concurrency=concurrency,
         max_model_len=length,
@@ -60,12 +60,9 @@ def fitting_max_model_len(layout: KVLayout, available_bytes: int, limit: int | N
     """
     longest = limit or layout.resolved.max_model_len
     available = _overridden(layout, available_bytes)
+    checks = range(len(layout.request_bytes(1))) if layout.groups else range(0)
     return min(
-        (
-            _longest_fitting(layout, available - _reserved(layout, stage), stage, longest)
-            for stage in layout.stage_bytes
-            if stage
-        ),
+        (_longest_fitting(layout, _usable(layout, available, check), check, longest) for check in checks),
         default=longest,
     )
 
@@ -94,19 +91,18 @@ def _overridden(layout: KVLayout, available_bytes: int) -> int:
     return available_bytes if override is None else override * layout.bytes_per_block
 
 
-def _check_fits(layout: KVLayout, available_bytes: int, stage_bytes: int, length: int) -> None:
+def _check_fits(layout: KVLayout, available_bytes: int, check: int, needed: int, length: int) -> None:
     """One request must fit beside the null block."""
-    usable = available_bytes - _reserved(layout, stage_bytes)
+    usable = _usable(layout, available_bytes, check)
     if usable <= 0:
         raise Refusal(
             NO_MEMORY_FOR_KV,
             "No available memory for the cache blocks. Try increasing gpu_memory_utilization.",
             available_bytes=available_bytes,
         )
-    needed = layout.blocks_for_request(length) * stage_bytes
     if needed <= usable:
         return
-    estimate = _longest_fitting(layout, usable, stage_bytes, length)
+    estimate = _longest_fitting(layout, usable, check, length)
     hint = f"Based on the available memory, the estimated maximum model length is {estimate}. " if estimate else ""
     raise Refusal(
         KV_CACHE_TOO_SMALL,
@@ -119,16 +115,16 @@ def _check_fits(layout: KVLayout, available_bytes: int, stage_bytes: int, length
     )
 
 
-def _reserved(layout: KVLayout, stage_bytes: int) -> int:
-    """Bytes of the null block, where the check leaves it out."""
-    return stage_bytes if layout.options.rules.reserves_null_block else 0
+def _usable(layout: KVLayout, available_bytes: int, check: int) -> int:
+    """Bytes that the request of one check may take: all, or all but the null block."""
+    return available_bytes - (layout.stage_bytes[check] if layout.options.rules.reserves_null_block else 0)
 
 
-def _longest_fitting(layout: KVLayout, usable_bytes: int, stage_bytes: int, limit: int) -> int:
+def _longest_fitting(layout: KVLayout, usable_bytes: int, check: int, limit: int) -> int:
     """Binary search over lengths, as vLLM does it."""
 
     def fits(length: int) -> bool:
-        return layout.blocks_for_request(length) * stage_bytes <= usable_bytes
+        return layout.request_bytes(length)[check] <= usable_bytes
 
     if not fits(1):
         return 0

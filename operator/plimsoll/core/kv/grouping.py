@@ -223,6 +223,8 @@ def _split(bucket: _Bucket, repeats: int | None, anchor_bytes: int) -> list[Grou
 
 def bytes_per_block(groups: Sequence[Group], *, block_outermost: bool, stage: range | None = None) -> int:
     """Bytes of one block id on a rank: the widest group's pages; ``stage`` counts only its own layers."""
+    if not groups:
+        return 0
     if block_outermost:
         widest = max(sum(spec.page_bytes for spec in _on_stage(group, stage)) for group in groups)
         return round_up(widest, lcm(*(spec.stride_bytes for group in groups for spec in _on_stage(group, stage))))

@@ -1,5 +1,6 @@
 """The KV layout of one engine: block size, groups, bytes a block, and how requests turn into blocks."""
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -17,8 +18,16 @@ from plimsoll.facts.models import CompressedAttention, LatentAttention, ModelFac
 class KVLayout:
     """What the pool of one engine looks like on its ranks.
 
-    ``block_tokens`` is vLLM's ``block_size``. ``stage_bytes`` are bytes a block costs on a rank of each pipeline stage;
-    the fullest decides. ``kv_dtype`` is the cache dtype in effect, ``kernels`` the attention backends.
+    Attributes:
+        options: the flags it is for.
+        resolved: the same after defaults.
+        block_tokens: vLLM's ``block_size``.
+        kv_dtype: the cache dtype in effect.
+        kernels: names of the attention backends.
+        groups: layers that share block tables.
+        block_outermost: whether a block's layers lie together in memory.
+        stage_layers: decoder layers of each pipeline stage.
+        stage_bytes: bytes a block costs on a rank of each stage; the fullest decides.
     """
 
     options: EngineOptions
@@ -27,6 +36,8 @@ class KVLayout:
     kv_dtype: str
     kernels: tuple[str, ...]
     groups: tuple[Group, ...]
+    block_outermost: bool
+    stage_layers: tuple[range, ...]
     stage_bytes: tuple[int, ...]
 
     @property
@@ -42,6 +53,23 @@ class KVLayout:
     def blocks_for_request(self, tokens: int) -> int:
         """Blocks vLLM reserves for one request of ``tokens`` when it checks that it fits."""
         return sum(self._blocks_by_group(tokens))
+
+    def request_bytes(self, tokens: int) -> tuple[int, ...]:
+        """Bytes of one request of ``tokens`` in each of the checks that it fits (``CacheRules.request_check``)."""
+        rule = self.options.rules.request_check
+        if rule == "layers":
+            return tuple(self._layer_bytes(stage, tokens) for stage in self.stage_layers)
+        blocks = self.blocks_for_request(tokens)
+        if rule == "model":
+            return (blocks * bytes_per_block(self.groups, block_outermost=self.block_outermost),)
+        return tuple(blocks * stage_bytes for stage_bytes in self.stage_bytes)
+
+    def _layer_bytes(self, stage: range, tokens: int) -> int:
+        in_flight, parallel = self.resolved.in_flight_tokens, self.options.decode_context_parallel
+        counts = Counter(member.spec for group in self.groups for member in group.members if member.layer in stage)
+        return sum(
+            count * spec.blocks_for(tokens, in_flight, parallel) * spec.page_bytes for spec, count in counts.items()
+        )
 
     def _blocks_by_group(self, tokens: int) -> list[int]:
         in_flight, parallel = self.resolved.in_flight_tokens, self.options.decode_context_parallel
@@ -60,6 +88,7 @@ def plan_layout(facts: ModelFacts, options: EngineOptions) -> KVLayout:
     groups = group_layers(
         members, options.rules, hybrid_manager=choices.resolved.hybrid_manager, block_outermost=outermost
     )
+    stage_layers = stages(len(facts.layers), options)
     return KVLayout(
         options=options,
         resolved=choices.resolved,
@@ -67,7 +96,9 @@ def plan_layout(facts: ModelFacts, options: EngineOptions) -> KVLayout:
         kv_dtype=choices.kv_dtype,
         kernels=choices.kernel_names,
         groups=groups,
-        stage_bytes=_stage_bytes(facts, options, groups, outermost=outermost),
+        block_outermost=outermost,
+        stage_layers=stage_layers,
+        stage_bytes=tuple(bytes_per_block(groups, block_outermost=outermost, stage=stage) for stage in stage_layers),
     )
 
 
@@ -95,6 +126,8 @@ def stages(layers: int, options: EngineOptions) -> tuple[range, ...]:
     Source: vLLM 0.32 ``distributed/utils.py get_pp_indices``; ``VLLM_PP_LAYER_PARTITION`` is ``layer_partition``.
     """
     count = options.pipeline_parallel
+    if count == 1:
+        return (range(layers),)
     sizes = list(options.layer_partition or [layers // count] * count)
     if len(sizes) != count or (options.layer_partition and sum(sizes) != layers):
         raise Refusal(BAD_FLAG, f"layer partition {sizes} does not add up to {layers} layers in {count} stages.")
@@ -112,15 +145,3 @@ def _members(facts: ModelFacts, options: EngineOptions, choices: Choices) -> lis
     target = [Member(spec, layer) for layer, specs in enumerate(by_layer) for spec in specs]
     drafts = specs_by_layer(facts, draft_layers(facts, options), options, choices)
     return target + [Member(spec, len(facts.layers) - 1) for specs in drafts for spec in specs]
-
-
-def _stage_bytes(
-    facts: ModelFacts, options: EngineOptions, groups: tuple[Group, ...], *, outermost: bool
-) -> tuple[int, ...]:
-    if not groups:
-        return ()
-    if options.pipeline_parallel == 1:
-        return (bytes_per_block(groups, block_outermost=outermost),)
-    return tuple(
-        bytes_per_block(groups, block_outermost=outermost, stage=stage) for stage in stages(len(facts.layers), options)
-    )

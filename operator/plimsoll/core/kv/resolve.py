@@ -143,14 +143,17 @@ def _check_context_parallel(context_parallel: int, tensor_parallel: int, heads: 
 
 
 def resolve_max_model_len(facts: ModelFacts, options: EngineOptions) -> int:
-    """Context length: as asked, else the model's own, LongRoPE models starting at their original length."""
+    """Context length: as asked, else the model's own, LongRoPE models starting at their original length.
+
+    A limit that the file does not write is no ground to refuse: the checkpoint's own file will know a longer one.
+    """
     limit = facts.max_model_len
     if options.disable_sliding_window and facts.window_tokens is not None:
         limit = min(limit, facts.window_tokens)
     wanted = options.max_model_len
     if wanted is None or wanted == _AUTO_FIT:
         return min(facts.original_max_positions or limit, limit)
-    if wanted > limit and not options.allow_long_max_model_len:
+    if wanted > limit and not (options.allow_long_max_model_len or facts.limit_is_assumed):
         raise Refusal(
             MAX_MODEL_LEN_ABOVE_MODEL,
             f"User-specified max_model_len ({wanted}) is greater than the derived max_model_len ({limit}).",

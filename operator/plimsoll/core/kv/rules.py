@@ -10,6 +10,7 @@ from typing import Literal
 
 from plimsoll.facts.engines import EngineVersion
 
+RequestCheck = Literal["layers", "model", "stage"]
 StateCaching = Literal["never", "mamba_only", "every_token", "aligned"]
 
 
@@ -22,6 +23,8 @@ class CacheRules:
         state_caching: how recurrent state is kept for prefixes where caching is on: Mamba's at every block and no
             other (``mamba_only``), others at the last ends of blocks (``every_token``), all so (``aligned``).
         counts_in_flight: windows hold tokens of every step that is not settled, not of one step only.
+        request_check: what one request must fit into the smallest rank as: its own layers one by one (``layers``),
+            the groups of the whole model (``model``), the groups of the rank's pipeline stage (``stage``).
         reserves_null_block: the check that one request fits leaves the null block out.
         pads_pages: attention pages that do not divide the largest one are padded, and not refused.
         pads_states: a state page smaller than the largest page is padded.
@@ -38,6 +41,7 @@ class CacheRules:
     nearly_equal: float
     state_caching: StateCaching
     counts_in_flight: bool
+    request_check: RequestCheck
     reserves_null_block: bool
     pads_pages: bool
     pads_states: bool
@@ -58,6 +62,7 @@ def rules_of(version: EngineVersion) -> CacheRules:
         nearly_equal=_nearly_equal(version),
         state_caching=_state_caching(version),
         counts_in_flight=version.at_least(28),
+        request_check=_request_check(version),
         reserves_null_block=version.at_least(29),
         pads_pages=version.at_least(25),
         pads_states=version.at_least(28),
@@ -77,6 +82,12 @@ def _nearly_equal(version: EngineVersion) -> float:
     if version.at_least(19):
         return 1.5
     return 1.25 if version.at_least(11) else 1.0
+
+
+def _request_check(version: EngineVersion) -> RequestCheck:
+    if version.at_least(19):
+        return "stage"
+    return "model" if version.at_least(15) else "layers"
 
 
 def _state_caching(version: EngineVersion) -> StateCaching:

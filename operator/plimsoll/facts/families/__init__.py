@@ -6,7 +6,7 @@ architecture names to families. An architecture that no family claims is ``Unkno
 
 from plimsoll.facts.families.drafts import draft_layers, module_count
 from plimsoll.facts.families.reading import Reading, as_object, decoder_part
-from plimsoll.facts.families.registry import family_of, resolve_architecture
+from plimsoll.facts.families.registry import family_of, model_type_of, resolve_architecture
 from plimsoll.facts.fields import Fields
 from plimsoll.facts.limits import max_model_len, original_max_positions
 from plimsoll.facts.models import Dimensions, JSONObject, ModelFacts
@@ -48,7 +48,10 @@ def open_config(config: JSONObject) -> Reading:
     outer = Fields(config)
     top = Fields(config, model_type=outer.text("model_type") or "")
     text = decoder_part(top)
-    return Reading(resolve_architecture(top, text), top, text)
+    architecture = resolve_architecture(top, text)
+    if not text.model_type:
+        text = Fields(text.values, text.path, model_type_of(architecture))
+    return Reading(architecture, top, text)
 
 
 def model_dtype(reading: Reading) -> str:

@@ -55,6 +55,11 @@ def state(reading: Reading) -> RecurrentState:
 def state_dtype(reading: Reading) -> str | None:
     """Qwen3.5 writes the dtype of its recurrent state; Qwen3-Next leaves it to the convolution's.
 
-    Source: vLLM 0.32 ``models/config.py Qwen3_5ForConditionalGenerationConfig``.
+    Every published Qwen3.5 writes float32; a file without the key was shortened by somebody, and start-up logs of such
+    models show float32. Source: vLLM 0.32 ``models/config.py Qwen3_5ForConditionalGenerationConfig``.
     """
-    return reading.text.text("mamba_ssm_dtype") if reading.architecture.startswith("Qwen3_5") else None
+    if not reading.architecture.startswith("Qwen3_5"):
+        return None
+    if not reading.text.has("mamba_ssm_dtype"):
+        reading.text.assumed.append(reading.text.name("mamba_ssm_dtype"))
+    return reading.text.text("mamba_ssm_dtype", "float32")

@@ -17,6 +17,9 @@ _KV_HEAD_KEYS: Final = (
     "multi_query_group_num",
     "num_attention_groups",
 )
+# Published Mistral files write their window, null in all but the first; their class would fill in 4,096 tokens. A file
+# without the key was shortened by somebody, and start-up logs of such models show full attention.
+_WINDOW_ALWAYS_WRITTEN: Final = frozenset({"ministral", "mistral"})
 _EXPERT_KEYS: Final = ("num_experts", "moe_num_experts", "n_routed_experts", "num_local_experts")
 _EXPERTS_PER_TOKEN_KEYS: Final = (
     "num_experts_per_tok",
@@ -82,6 +85,8 @@ class Reading:
     def window_tokens(self) -> int | None:
         """Sliding window; None when there is none, when it is 0, or when ``use_sliding_window`` is false."""
         if self.text.get("use_sliding_window") is False:
+            return None
+        if self.text.model_type in _WINDOW_ALWAYS_WRITTEN and not self.text.has("sliding_window"):
             return None
         return self.text.optional_int("sliding_window", maximum=MAX_TOKENS) or None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, Protocol, cast
 
 from plimsoll.facts.families.reading import Reading
-from plimsoll.facts.fields import Fields
+from plimsoll.facts.fields import Fields, default_text_type
 from plimsoll.facts.models import Layer, UnknownArchitecture
 
 # A file that names neither architecture nor model type is taken for plain attention if it spells all of it out.
@@ -101,6 +101,13 @@ def resolve_architecture(top: Fields, text: Fields) -> str:
     if top.model_type or text.model_type:
         raise UnknownArchitecture(text.model_type or top.model_type, "no family of caches is described for this type")
     return UNNAMED
+
+
+def model_type_of(architecture: str) -> str:
+    """The model type of a decoder that names only its architecture: what defaults and patterns go by; may be empty."""
+    by_type = cast("Mapping[str, str]", _table()["model_types"])
+    named = min((name for name, known in by_type.items() if known == architecture), key=len, default="")
+    return default_text_type(named) or named
 
 
 def _first(fields: Fields) -> str | None:

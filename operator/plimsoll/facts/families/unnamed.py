@@ -32,5 +32,7 @@ def read_layers(reading: Reading) -> tuple[Layer, ...]:
     hints = [key for key in _OTHER_CACHES if reading.text.has(key)]
     if hints:
         raise UnknownArchitecture("(unnamed)", f"architectures is missing, and {hints[0]} is not plain attention")
+    if reading.window_tokens is not None and reading.layer_types() is None:
+        raise UnknownArchitecture("(unnamed)", "architectures is missing, and so is which layers slide")
     reading.text.assumed.append("architectures")
     return attention.read_layers(reading)

@@ -24,6 +24,9 @@ LLAMA: dict[str, Any] = {
 }
 
 
+PACKED_OVER_8 = {"kv_cache_dtype": "fp8_ds_mla", "tensor_parallel": 8, "decode_context_parallel": 8}
+
+
 def gpu(label: str = "NVIDIA-H100-80GB-HBM3") -> GPU:
     found = gpus.find(label)
     assert found is not None
@@ -43,8 +46,16 @@ def options(label: str = "NVIDIA-H100-80GB-HBM3", version: str = "0.32.0", **kwa
         ("Qwen/Qwen3.5-9B", {"gdn_prefill_backend": "triton"}, 40, 262144, 17_301_504, 2_482, 503, 1_293_521),
         ("Qwen/Qwen3.5-9B", {"enable_prefix_caching": False}, 40, 262144, 17_301_504, 2_482, 500, 1_301_282),
         ("meta-llama/Llama-4-Scout-17B-16E-Instruct", {}, 40, 131072, 3_145_728, 13_653, 8_192, 218_448),
+        ("google/gemma-3-27b-it", {}, 20, 131072, 1_310_720, 16_384, 14_726, 145_829),
+        ("google/gemma-4-31B-it", {"tensor_parallel": 2}, 15, 65536, 1_310_720, 12_288, 7_493, 107_474),
+        ("Qwen/Qwen3.5-397B-A17B", {"tensor_parallel": 8}, 60, 262144, 8_847_360, 7_281, 465, 4_104_667),
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", {}, 40, 262144, 12_877_824, 3_335, 138, 6_335_146),
+        ("moonshotai/Kimi-K3", {"tensor_parallel": 8}, 40, 262144, 21_233_664, 2_022, 351, 1_510_128),
+        ("XiaomiMiMo/MiMo-V2-Flash", {"tensor_parallel": 8}, 20, 131072, 92_160, 233_016, 13_357, 2_286_581),
+        ("deepseek-ai/DeepSeek-V3.2", PACKED_OVER_8, 30, 131072, 3_076_352, 10_470, 256, 5_360_640),
+        ("deepseek-ai/DeepSeek-V4-Flash", {}, 40, 1048576, 1_002_240, 42_853, 10_778, 4_169_106),
     ],
-    ids=["llama", "windows", "gdn-flashinfer", "gdn-triton", "gdn-without-caching", "chunks-count-as-full"],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_golden_layouts_of_the_next_release(
     model: str,
@@ -95,6 +106,7 @@ def test_nothing_left_is_its_own_refusal() -> None:
         ),
         ("NVIDIA-H100-80GB-HBM3", {"attention_backend": "FLASHMLA"}, "bad_flag"),
         ("NVIDIA-H100-80GB-HBM3", {"pipeline_parallel": 33}, "bad_flag"),
+        ("NVIDIA-H100-80GB-HBM3", {"tensor_parallel": 0}, "bad_flag"),
         ("NVIDIA-H100-80GB-HBM3", {"tensor_parallel": 8, "decode_context_parallel": 2}, "bad_flag"),
     ],
 )
@@ -102,6 +114,13 @@ def test_flags_that_do_not_fit_are_refused(label: str, flags: dict[str, Any], re
     with pytest.raises(Refusal) as caught:
         plan_layout(read_model(LLAMA), options(label, **flags))
     assert caught.value.reason == reason
+
+
+def test_a_limit_nobody_wrote_refuses_nothing() -> None:
+    shortened = {key: value for key, value in LLAMA.items() if key != "max_position_embeddings"}
+    facts = read_model(shortened)
+    assert facts.limit_is_assumed
+    assert plan_layout(facts, options(max_model_len=65536)).resolved.max_model_len == 65536
 
 
 def test_heads_are_replicated_when_there_are_more_ranks() -> None:
@@ -119,6 +138,17 @@ def test_the_fullest_pipeline_stage_decides() -> None:
     layout = plan_layout(facts, options(pipeline_parallel=2))
     assert layout.stage_bytes == (17 * 65536, 16 * 65536)
     assert layout.bytes_per_block == 17 * 65536
+
+
+def test_a_release_that_checked_the_whole_model_asked_for_all_stages() -> None:
+    """0.15 on two unequal parts (a public start-up log): 24 GiB for 262,144 tokens, 34,736 tokens fit in 3.18 GiB."""
+    facts = bundled_facts("Qwen/Qwen3-30B-A3B")
+    flags: dict[str, Any] = {"pipeline_parallel": 2, "layer_partition": (16, 32), "allow_long_max_model_len": True}
+    layout = plan_layout(facts, options(version="0.15.2", max_model_len=262144, **flags))
+    with pytest.raises(Refusal) as caught:
+        capacity(layout, int(3.18 * GIB))
+    assert caught.value.needed_bytes == 24 * GIB
+    assert caught.value.estimated_max_model_len == pytest.approx(34736, abs=64)
 
 
 def test_turboquant_leaves_the_ends_of_a_model_alone() -> None:
