@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from plimsoll.core.kv import EngineOptions, Refusal, Speculation
+from plimsoll.core.latency import LatencyEstimate, Load
 from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.plan.refuse import EngineStart
 from plimsoll.core.plan.result import Range
@@ -16,9 +17,6 @@ from plimsoll.core.predict import (
     BAD_ROW,
     UNKNOWN_ARCHITECTURE,
     UNKNOWN_MODEL,
-    Latency,
-    LatencyModel,
-    Load,
     Prediction,
     predict,
 )
@@ -71,11 +69,11 @@ ModelSource = Callable[[ModelRequest], ModelFacts]
 """Finds a model's facts. Raises BadRowError, UnknownModelError, ModelConfigError, UnknownArchitecture."""
 
 
-def answer(row: object, source: ModelSource, latency: LatencyModel | None = None) -> dict[str, Any]:
+def answer(row: object, source: ModelSource) -> dict[str, Any]:
     """The output object of one row; never raises for what a row holds."""
     row_id = row.get("id") if isinstance(row, Mapping) else None
     try:
-        return _answer(row, source, latency)
+        return _answer(row, source)
     except BadRowError as error:
         return bad_row(row_id, str(error))
     except ModelConfigError as error:
@@ -101,7 +99,7 @@ def _unknown(row_id: object, reason: str, message: str) -> dict[str, Any]:
     }
 
 
-def _answer(row: object, source: ModelSource, latency: LatencyModel | None) -> dict[str, Any]:
+def _answer(row: object, source: ModelSource) -> dict[str, Any]:
     fields = _fields(row)
     version, notes = _version(fields.get("engine_version"))
     available = _bytes(fields, "available_kv_bytes", least=0)
@@ -119,7 +117,6 @@ def _answer(row: object, source: ModelSource, latency: LatencyModel | None) -> d
         available_bytes=available,
         load=_load(fields),
         accepted_tokens_per_step=_number(fields, "accepted_tokens_per_step"),
-        latency=latency,
     )
     return _output(fields.get("id"), found, notes)
 
@@ -180,7 +177,9 @@ def _device(fields: Mapping[str, Any], *, needs_memory: bool) -> GPU | str:
     size = size or _LARGE_BYTES + GIB
     like = _like(size)
     vendor = "amd" if name and _AMD.search(name) else "nvidia"
-    return replace(_with_memory(like, name or "a GPU known only by its memory", _nominal(size)), vendor=vendor)
+    made = _with_memory(like, name or "a GPU known only by its memory", _nominal(size))
+    # Its speeds are anybody's guess: none are known, and so no latency is.
+    return replace(made, vendor=vendor, bandwidth_bytes_per_second=0.0, dense_flops={})
 
 
 def _as_cuda(gpu: GPU) -> GPU:
@@ -354,7 +353,7 @@ def _echoed(row_id: object) -> object:
     return row_id if isinstance(row_id, str | int) else None
 
 
-def _latency(latency: Latency | None, key: str) -> dict[str, float] | None:
+def _latency(latency: LatencyEstimate | None, key: str) -> dict[str, float] | None:
     return None if latency is None else _range(getattr(latency, key))
 
 
