@@ -161,6 +161,8 @@ def _flags(row: Mapping[str, Any]) -> MemoryFlags:
         enforce_eager=bool(row["enforce_eager"]),
         expert_parallel=bool(row["expert_parallel"]),
         data_parallel=row["data_parallel"] or 1,
+        whole_encoders=other.get("mm_encoder_tp_mode") == "data",
+        unprofiled_encoders=bool(other.get("skip_mm_profiling")),
         pooling=other.get("runner") == "pooling",
         max_cudagraph_capture_size=other.get("max_cudagraph_capture_size"),
     )

@@ -36,8 +36,8 @@ class Inventory:
     assumed: tuple[str, ...] = ()
 
 
-def read_inventory(facts: ModelFacts, *, text_only: bool = False) -> Inventory:
-    """Matrices of the model; ``text_only`` leaves its towers out.
+def read_inventory(facts: ModelFacts, *, text_only: bool = False, whole_towers: bool = False) -> Inventory:
+    """Matrices of the model; ``text_only`` leaves its towers out, ``whole_towers`` puts all of them on each rank.
 
     Source of every shape: vLLM 0.32 ``model_executor/models``.
     """
@@ -47,7 +47,9 @@ def read_inventory(facts: ModelFacts, *, text_only: bool = False) -> Inventory:
     vocabulary = facts.dims.vocab_size
     embedding = Tensor("embed_tokens", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
     head = Tensor("lm_head", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
-    towers = () if text_only else tower_tensors(top, decoder.hidden)
+    towers = () if text_only else tuple(tower_tensors(top, decoder.hidden))
+    if whole_towers:
+        towers = tuple(replace(tensor, cut=Cut.NONE) for tensor in towers)
     return Inventory(
         first=(embedding, *towers, *embeddings_per_layer(decoder)),
         layers=_layers(decoder, mlps),

@@ -53,7 +53,7 @@ def read_step(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> 
     """
     resolved = resolve(facts, options)
     mlps = read_mlps(open_decoder(facts))
-    tower = None if options.text_only else read_tower(open_wrapper(facts))
+    tower = None if options.text_only or flags.unprofiled_encoders else read_tower(open_wrapper(facts))
     tokens, experts = resolved.max_num_batched_tokens, mlps.experts
     expert_width = experts.intermediate if experts else 0
     has_dense = "sparse" not in mlps.kinds

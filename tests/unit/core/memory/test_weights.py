@@ -106,6 +106,13 @@ def test_a_text_only_service_leaves_the_tower_out() -> None:
     assert 0.8e9 < tower < 1.1e9
 
 
+def test_a_tower_for_each_rank_is_not_cut() -> None:
+    facts = facts_of("Qwen/Qwen3.5-9B")
+    tower = read_weights(facts).bytes_on(Ranks()) - read_weights(facts, text_only=True).bytes_on(Ranks())
+    more = read_weights(facts, whole_towers=True).bytes_on(Ranks(4)) - weights_of("Qwen/Qwen3.5-9B").bytes_on(Ranks(4))
+    assert more == pytest.approx(0.75 * tower, rel=0.05)
+
+
 def test_float32_is_twice_as_much_when_asked_for() -> None:
     facts = facts_of("meta-llama/Llama-3.1-8B-Instruct")
     half, full = (read_weights(facts, dtype=dtype).bytes_on(Ranks()) for dtype in ("auto", "float32"))
