@@ -40,6 +40,8 @@ _LOAD_KEYS: Final = ("prompt_tokens", "output_tokens", "concurrency")
 _LARGE_BYTES: Final = 70 * GIB
 _LIKE_LARGE: Final = "NVIDIA-H100-80GB-HBM3"
 _LIKE_SMALL: Final = "NVIDIA-L40S"
+# vLLM's default except on large GPUs: what to take where nothing says how large the GPU is.
+_USUAL_SEQUENCES: Final = 256
 _AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi\d{3})", re.IGNORECASE)
 # How far a given size may be from a known product's and still mean it: as measured, as sold.
 _SAME: Final = 0.002
@@ -228,6 +230,8 @@ def _start(
     settings = _portable(flags.options, device)
     if not (states_max_model_len(facts.raw) or states_max_model_len(facts.config)):
         settings["allow_long_max_model_len"] = True
+    if fields.get("gpu") is None and fields.get("gpu_memory_bytes") is None:
+        settings.setdefault("max_num_seqs", _USUAL_SEQUENCES)
     options = EngineOptions(
         device="cpu" if isinstance(device, str) else device,
         version=version,

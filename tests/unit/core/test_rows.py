@@ -176,3 +176,10 @@ def test_what_nobody_described_is_unknown_not_guessed() -> None:
     found = answer({"config": {"architectures": ["MysteryForCausalLM"], "model_type": "mystery"}, "gpu": H100}, MODELS)
     assert (found["outcome"], found["reason"]) == ("unknown", "unknown_architecture")
     assert answer({"model": "nobody/nothing", "gpu": H100}, MODELS)["reason"] == "unknown_model"
+
+
+def test_a_default_that_was_guessed_refuses_nothing() -> None:
+    """Without a GPU nobody knows whether 256 or 1,024 sequences are the default; a pool of 900 blocks holds 256."""
+    row = {"model": "Qwen/Qwen3.5-9B", "available_kv_bytes": 900 * 17_301_504, "flags": {"max_model_len": 8192}}
+    assert answer(row, MODELS)["outcome"] == "starts"
+    assert answer({**row, "gpu": H100}, MODELS)["reason"] == "max_num_seqs_above_state_blocks"
