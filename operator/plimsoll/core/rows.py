@@ -27,8 +27,6 @@ from plimsoll.facts.gpus import GPU
 from plimsoll.facts.limits import states_max_model_len
 from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitecture
 
-_find = lru_cache(maxsize=256)(gpus.find)
-
 GIB: Final = 1 << 30
 LARGEST: Final = 1 << 50
 KEYS: Final = (
@@ -42,10 +40,27 @@ _LIKE_LARGE: Final = "NVIDIA-H100-80GB-HBM3"
 _LIKE_SMALL: Final = "NVIDIA-L40S"
 # vLLM's default except on large GPUs: what to take where nothing says how large the GPU is.
 _USUAL_SEQUENCES: Final = 256
+# What people call a part that is sold in several sizes, and the commonest of them.
+_SHORT: Final[Mapping[str, str]] = {
+    "a100": "NVIDIA-A100-SXM4-80GB",
+    "gh200": "NVIDIA-GH200-480GB",
+    "h100": "NVIDIA-H100-80GB-HBM3",
+    "h200": "NVIDIA-H200",
+    "rtx pro 6000": "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+}
 _AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi\d{3})", re.IGNORECASE)
 # How far a given size may be from a known product's and still mean it: as measured, as sold.
 _SAME: Final = 0.002
 _NEAR: Final = 0.12
+
+
+@lru_cache(maxsize=256)
+def _find(name: str) -> GPU | None:
+    return gpus.find(name) or gpus.find(_SHORT.get(_shortened(name), ""))
+
+
+def _shortened(name: str) -> str:
+    return name.strip().lower().replace("-", " ").removeprefix("nvidia ")
 
 
 class BadRowError(ValueError):
@@ -104,6 +119,7 @@ def _unknown(row_id: object, reason: str, message: str) -> dict[str, Any]:
 def _answer(row: object, source: ModelSource) -> dict[str, Any]:
     fields = _fields(row)
     version, notes = _version(fields.get("engine_version"))
+    notes += _taken_for(fields.get("gpu"))
     available = _bytes(fields, "available_kv_bytes", least=0)
     try:
         flags = read_serve_flags(_object(fields, "flags") or {}, version)
@@ -187,6 +203,13 @@ def _device(fields: Mapping[str, Any], *, needs_memory: bool) -> GPU | str:
 def _as_cuda(gpu: GPU) -> GPU:
     """Layouts are CUDA's: another vendor's part is planned with the kernels of a GPU of its size."""
     return gpu if gpu.capability is not None else replace(gpu, capability=_like(gpu.torch_total_bytes).capability)
+
+
+def _taken_for(name: object) -> tuple[str, ...]:
+    """Says which size of a part was meant where its name leaves it open."""
+    if not isinstance(name, str) or _shortened(name) not in _SHORT or gpus.find(name) is not None:
+        return ()
+    return (f"gpu {name}: taken for {_SHORT[_shortened(name)]}",)
 
 
 def _like(size: int) -> GPU:

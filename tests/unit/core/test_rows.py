@@ -183,3 +183,10 @@ def test_a_default_that_was_guessed_refuses_nothing() -> None:
     row = {"model": "Qwen/Qwen3.5-9B", "available_kv_bytes": 900 * 17_301_504, "flags": {"max_model_len": 8192}}
     assert answer(row, MODELS)["outcome"] == "starts"
     assert answer({**row, "gpu": H100}, MODELS)["reason"] == "max_num_seqs_above_state_blocks"
+
+
+def test_a_short_name_is_the_commonest_part_and_the_message_says_so() -> None:
+    found = ask(gpu="H100")
+    assert found["available_kv_bytes"] == ask()["available_kv_bytes"]
+    assert found["message"] == "gpu H100: taken for NVIDIA-H100-80GB-HBM3"
+    assert ask(gpu="NVIDIA A100", gpu_memory_bytes=40 * GIB)["available_kv_bytes"]["mid"] < 20 * GIB
