@@ -96,6 +96,9 @@ class Listings:
         self.objects = objects
         self.forbidden = forbidden
 
+    async def version(self, *_: object) -> str:
+        return "1"
+
     async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> AsyncIterator[dict[str, Any]]:
         assert bool(selector) == (kind is not SERVICES)
         if kind is self.forbidden:
