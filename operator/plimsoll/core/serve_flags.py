@@ -18,7 +18,7 @@ _GIB: Final = 1 << 30
 _LARGEST: Final = 1 << 50
 _WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False, "1": True, "0": False}
 
-_NO_GRAPHS: Final = frozenset({"NONE", "none", 0})
+_NO_GRAPHS: Final = frozenset({"none", "0"})
 _POOLING: Final = frozenset({"pooling", "embed", "embedding", "classify", "score", "reward"})
 
 # Set by the same name in two releases, or by an alias.
@@ -75,10 +75,10 @@ def _nested(flags: Mapping[str, Any]) -> Mapping[str, Any]:
     """Dotted names, which set one key of a flag that takes an object, gathered below that flag."""
     if not any("." in name for name in flags):
         return flags
-    found = {name: value for name, value in flags.items() if "." not in name}
+    found = {name: value for name, value in flags.items() if "." not in name.strip(".")}
     for dotted, value in flags.items():
         name, _, key = dotted.partition(".")
-        if key and value is not None:
+        if dotted not in found and value is not None:
             same = next((other for other in found if engine_flags.find(other) is engine_flags.find(name)), name)
             found[same] = {**_object(same, found.get(same) or {}), key: value}
     return found
@@ -206,7 +206,7 @@ def _compilation(name: str, value: object) -> dict[str, Any]:
         written: Mapping[str, Any] = {"level": value}
     else:
         written = _object(name, value)
-    off = str(written.get("level", written.get("mode"))) == "0" or written.get("cudagraph_mode") in _NO_GRAPHS
+    off = any(str(written.get(key, "")).lower() in _NO_GRAPHS for key in ("level", "mode", "cudagraph_mode"))
     found: dict[str, Any] = {"enforce_eager": True} if off else {}
     for key in ("cudagraph_capture_sizes", "max_cudagraph_capture_size"):
         if written.get(key) is not None:
