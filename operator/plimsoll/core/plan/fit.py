@@ -11,7 +11,7 @@ from typing import Any, Final
 from plimsoll.api import reasons
 from plimsoll.api.reasons import camel_reason
 from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, Refusal, capacity, plan_layout
-from plimsoll.core.kv.refusals import KV_CACHE_TOO_SMALL, MAX_NUM_SEQS_ABOVE_STATE_BLOCKS, NO_MEMORY_FOR_KV
+from plimsoll.core.kv.refusals import KV_CACHE_TOO_SMALL, NO_MEMORY_FOR_KV
 from plimsoll.core.memory import MemoryBudget, MemoryFlags, budget
 from plimsoll.core.plan.refuse import (
     NOT_ENOUGH_FREE_MEMORY,

@@ -187,8 +187,8 @@ def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str
     merged = dict(config)
     for key, value in overrides.items():
         before = merged.get(key)
-        nested = isinstance(before, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merged(before, value) if nested else value
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(dict(before or {}), value) if both else value
     return merged
 
 
