@@ -1,4 +1,4 @@
-"""How long a plan takes: every bundled model on six GPUs under three loads; the command as a process; a large folder."""
+"""How long a plan takes: every bundled model, six GPUs, three loads; the command as a process; a large folder."""
 
 import json
 import resource
