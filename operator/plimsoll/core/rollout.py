@@ -7,7 +7,6 @@ from typing import Any, Final
 from plimsoll.api import reasons
 from plimsoll.core.conditions import Problem
 from plimsoll.core.drift import differs, digest
-from plimsoll.core.flags import split_args
 from plimsoll.core.manifests.deployment import deployment
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.pdb import disruption_budget
@@ -157,11 +156,24 @@ def _update(running: Revision, fresh: Revision) -> Problem | None:
 
 def _changed_flags(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     """Each flag that differs, with both values; the rest of an argv is no news."""
-    old, new = dict(split_args(before)), dict(split_args(after))
+    old, new = _by_flag(before), _by_flag(after)
     for flag in [*old, *(flag for flag in new if flag not in old)]:
         if flag not in new:
             yield f"{flag} dropped"
         elif flag not in old:
-            yield f"{flag} {new[flag] or ''}".rstrip() + " added"
+            yield f"{flag} {new[flag]}".rstrip() + " added"
         elif old[flag] != new[flag]:
             yield f"{flag}: {old[flag]} -> {new[flag]}"
+
+
+def _by_flag(args: Sequence[str]) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    values: list[str] = []
+    for arg in args:
+        if arg.startswith("--"):
+            flag, _, value = arg.partition("=")
+            values = found.setdefault(flag, [])
+            values += [value] if value else []
+        else:
+            values.append(arg)
+    return {flag: " ".join(values) for flag, values in found.items()}
