@@ -1,10 +1,12 @@
-"""VLLMServices, and the ConfigMaps they refer to, from YAML and JSON files, folders and stdin.
+"""VLLMServices, and the ConfigMaps they refer to, from YAML and JSON files, folders and stdin (text or tar).
 
 One bad document never hides the good ones.
 """
 
+import io
 import re
 import sys
+import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ from plimsoll.api.parse import lint_service
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 MOST_BYTES: Final = 16 * 2**20
+_TAR_MAGIC: Final = slice(257, 262)
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML was built with it
 _SEPARATOR: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
 
 
@@ -53,7 +57,7 @@ def read_documents(paths: Iterable[str]) -> Iterator[Document | ConfigMap | Bad]
 
 def _texts(path: str) -> Iterator[tuple[str, str | Bad]]:
     if path == "-":
-        yield "stdin", sys.stdin.read()
+        yield from _standard_input()
         return
     where = Path(path)
     if where.is_dir():
@@ -65,22 +69,49 @@ def _texts(path: str) -> Iterator[tuple[str, str | Bad]]:
         yield path, _text(where)
 
 
+def _standard_input() -> Iterator[tuple[str, str | Bad]]:
+    """Text, or a tar archive as ``git archive`` makes one: that is how a folder of another revision is piped in."""
+    content = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(content) <= _TAR_MAGIC.stop or not content[_TAR_MAGIC].startswith(b"ustar"):
+        yield "stdin", _decoded("stdin", content)
+        return
+    try:
+        yield from _archived(content)
+    except tarfile.TarError as error:
+        yield "stdin", Bad(f"stdin: not a readable tar archive: {error}")
+
+
+def _archived(content: bytes) -> Iterator[tuple[str, str | Bad]]:
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        members = [m for m in archive if m.isfile() and m.name.endswith(SUFFIXES)]
+        for member in sorted(members, key=lambda m: m.name):
+            file = archive.extractfile(member)
+            yield f"stdin:{member.name}", _decoded(f"stdin:{member.name}", file.read() if file else b"")
+
+
 def _text(path: Path) -> str | Bad:
     try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            return Bad(f"{path}: {size} bytes are more than the {MOST_BYTES} that are read")
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            return _decoded(str(path), file.read(MOST_BYTES + 1))
     except OSError as error:
         return Bad(f"{path}: {error.strerror or error}")
+    except ValueError as error:
+        return Bad(f"{path!r}: not a path: {error}")
+
+
+def _decoded(name: str, content: bytes) -> str | Bad:
+    if len(content) > MOST_BYTES:
+        return Bad(f"{name}: more than the {MOST_BYTES} bytes that are read")
+    try:
+        return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        return Bad(f"{path}: not UTF-8 text (byte {error.start})")
+        return Bad(f"{name}: not UTF-8 text (byte {error.start})")
 
 
 def _documents(name: str, text: str) -> Iterator[Document | ConfigMap | Bad]:
     for line, chunk in _chunks(text):
         try:
-            value = yaml.safe_load(chunk)
+            value = yaml.load(chunk, _LOADER)  # noqa: S506 - both are safe loaders
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             yield Bad(_yaml_error(name, line, error))
             continue
@@ -109,7 +140,8 @@ def _yaml_error(name: str, line: int, error: Exception) -> str:
 
 def _items(value: object) -> Iterator[Any]:
     if isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List"):
-        yield from value.get("items") or ()
+        items = value.get("items")
+        yield from items if isinstance(items, list) else ()
     elif value is not None:
         yield value
 

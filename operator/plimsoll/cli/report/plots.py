@@ -9,7 +9,7 @@ from plimsoll.cli.report.svg import WIDTH, dot, figure, line, path, short, text,
 from plimsoll.core.plan.curves import FleetSize
 
 LEFT: Final = 44
-RIGHT: Final = WIDTH - 14
+RIGHT: Final = WIDTH - 20
 TOP: Final = 28
 BOTTOM: Final = 190
 HEIGHT: Final = 226
