@@ -36,9 +36,10 @@ PROBE = """<!doctype html><iframe id="frame" style="width:{width}px;height:900px
 document.getElementById("frame").onload = event => {{
   const page = event.target.contentDocument, view = event.target.contentWindow;
   const style = (selector, name) => view.getComputedStyle(page.querySelector(selector))[name];
-  const colours = [["body", "color", "body", "backgroundColor"], ["small", "color", "figure", "backgroundColor"],
-                   ["svg text.label", "fill", "figure", "backgroundColor"],
-                   ["svg .on-part-0", "fill", "rect.part-0", "fill"], ["svg .on-kv", "fill", "rect.kv", "fill"], ["a", "color", "body", "backgroundColor"]];
+  const colours = [
+    ["body", "color", "body", "backgroundColor"], ["a", "color", "body", "backgroundColor"],
+    ["small", "color", "figure", "backgroundColor"], ["svg text.label", "fill", "figure", "backgroundColor"],
+    ["svg .on-part-0", "fill", "rect.part-0", "fill"], ["svg .on-kv", "fill", "rect.kv", "fill"]];
   document.getElementById("found").textContent = JSON.stringify({{
     scrollWidth: page.documentElement.scrollWidth, clientWidth: page.documentElement.clientWidth,
     sticksOut: [...page.querySelectorAll("body *")].filter(e => !e.closest(".defs") && !e.closest("svg *"))

@@ -17,8 +17,10 @@ def lazy_app(name: str, about: str, commands: Mapping[str, str], epilog: str = "
             return list(commands)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ANN401, ARG002 - typer's own context
-            if cmd_name not in self.commands and cmd_name in commands:
-                self.add_command(_load(cmd_name, commands[cmd_name]), cmd_name)
+            # All of them for a misspelt name: typer offers the nearest of those it has.
+            for wanted in (cmd_name,) if cmd_name in commands else commands:
+                if wanted not in self.commands:
+                    self.add_command(_load(wanted, commands[wanted]), wanted)
             return self.commands.get(cmd_name)
 
     app = typer.Typer(
