@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from plimsoll.api import names, reasons
 from plimsoll.api.reasons import REASONS
-from plimsoll.core.plan.explain import Section, sections
+from plimsoll.core.plan.words import Section, sections
 
 Object = Mapping[str, Any]
 # The status that asks for nothing; of all others the runbook line is shown.

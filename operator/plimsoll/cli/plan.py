@@ -9,7 +9,7 @@ import typer
 from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit, one_or_list
 from plimsoll.cli.planning import Planned, given_config, plan_files
 from plimsoll.cli.text import text_lines
-from plimsoll.core.plan.explain import sections
+from plimsoll.core.plan.words import sections
 
 
 def plan(

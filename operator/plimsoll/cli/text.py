@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from plimsoll.core.plan.explain import Section
+from plimsoll.core.plan.words import Section
 
 _RIGHT_ALIGNED = ("GiB", "ms")
 

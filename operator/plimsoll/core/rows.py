@@ -172,7 +172,7 @@ def _device(fields: Mapping[str, Any], *, needs_memory: bool) -> GPU | str:
         return "cpu"
     known = _find(name) if name else None
     if known is not None:
-        return _as_cuda(known if size is None else _with_memory(known, known.name, _seen(known, size)))
+        return as_cuda(known if size is None else _with_memory(known, known.name, _seen(known, size)))
     if size is None and needs_memory:
         wanted = f"gpu: {name!r} is not known" if name else "gpu, gpu_memory_bytes or available_kv_bytes: one is needed"
         close = f" (nearest: {', '.join(gpus.nearest(name))})" if name and gpus.nearest(name) else ""
@@ -183,7 +183,7 @@ def _device(fields: Mapping[str, Any], *, needs_memory: bool) -> GPU | str:
     return replace(_with_memory(like, name or "a GPU known only by its memory", _nominal(size)), vendor=vendor)
 
 
-def _as_cuda(gpu: GPU) -> GPU:
+def as_cuda(gpu: GPU) -> GPU:
     """Layouts are CUDA's: another vendor's part is planned with the kernels of a GPU of its size."""
     return gpu if gpu.capability is not None else replace(gpu, capability=_like(gpu.torch_total_bytes).capability)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from plimsoll.cli.report.svg import WIDTH, dot, figure, line, rect, text, ticks
-from plimsoll.core.plan.explain import GIB, gib, milliseconds
+from plimsoll.core.plan.words import GIB, gib, milliseconds
 from plimsoll.core.plan.result import MemoryItem, Range
 
 COLOURS: Final = 5

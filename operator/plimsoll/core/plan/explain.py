@@ -1,131 +1,228 @@
-"""A plan in words and figures, for people: the same sections at a terminal, in a report and for a live service.
+"""A chosen candidate as a plan: the arithmetic, why it was chosen, what was assumed; bounded in size."""
 
-The input is the contract's JSON of a plan (`plimsoll plan -o json`, ``status.plan``), so that what was planned here
-and what a cluster reports read alike. What is absent is left out or called unknown, never shown as 0.
-"""
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from plimsoll.core.flags import engine_args
+from plimsoll.core.kv import Capacity
+from plimsoll.core.plan.fit import Engine, Failed, gib
+from plimsoll.core.plan.result import Answer, Choice, KVBudget, Plan, Range, Rejected, to_json
+from plimsoll.core.plan.search import Candidate, Found, best_first_reason, objective
+from plimsoll.core.plan.serving import FULLEST_POOL, EngineService, Serving, request_blocks
+from plimsoll.core.plan.wish import Wish
 
+MOST_REJECTED: Final = 8
+MOST_ASSUMPTIONS: Final = 24
+LONGEST_TEXT: Final = 320
+LARGEST_PLAN: Final = 16_000
+"""Bytes of a plan as JSON: it is kept in ``status.plan``, whose bound is 16 KiB with the revision's name."""
 GIB: Final = 1 << 30
-SURENESS: Final[Mapping[str, str]] = {
-    "exact": "arithmetic",
-    "fitted": "from measurements",
-    "assumed": "a cautious guess",
-}
-_LATENCIES: Final = (("ttftMs", "time to first token"), ("itlMs", "between two tokens"))
-_PARALLELISM: Final = (
-    ("tensorParallel", "tensor"),
-    ("pipelineParallel", "pipeline"),
-    ("dataParallel", "data"),
-    ("decodeContextParallel", "decode context"),
-)
-_LIMITS: Final[Mapping[str, str]] = {
-    "yes": "met, at the cautious end of the range",
-    "no": "not met on any candidate; this is the best effort",
-    "unknown": "unknown: it cannot be told for this load, model or GPU",
-}
-
-PlanJSON = Mapping[str, Any]
+LOAD_RATE_BYTES_PER_SECOND: Final = 200_000_000
+"""Weights from a shared volume or the hub to one node, cautiously."""
+WARM_UP_SECONDS: Final = 180
+"""Imports, compilation and graph capture after the weights are there."""
+HOST_MEMORY_BYTES: Final = 8 * GIB
+_TOKEN_ID_BYTES: Final = 4
 
 
-@dataclass(frozen=True)
-class Section:
-    """A title and rows of cells; the cells of one section stand below each other."""
-
-    title: str
-    rows: tuple[tuple[str, ...], ...]
-
-
-def headline(plan: PlanJSON) -> str:
-    """The choice in one sentence."""
-    choice = plan["choice"]
-    each, replicas = choice["gpusPerReplica"], choice["replicas"]
-    return f"{replicas} x {each} {choice['gpu']} ({_count(replicas * each, 'GPU')}), {parallelism(choice)}"
-
-
-def parallelism(choice: Mapping[str, Any]) -> str:
-    """How one replica is split, without what is 1."""
-    parts = [f"{word} parallel {choice[key]}" for key, word in _PARALLELISM if choice.get(key, 1) > 1]
-    parts += ["expert parallel"] if choice.get("expertParallel") else []
-    nodes = choice.get("nodesPerReplica", 1)
-    spread = f" over {nodes} nodes" if nodes > 1 else ""
-    return (", ".join(parts) or "no parallelism") + spread
-
-
-def sections(plan: PlanJSON, model: str = "MODEL") -> tuple[Section, ...]:
-    """Everything a plan says, in the order in which people ask; empty sections are left out."""
-    found = (
-        Section("What runs", tuple(_what(plan, model))),
-        Section("Memory of the fullest GPU", tuple(_memory(plan))),
-        Section("Capacity of one engine", tuple(_capacity(plan))),
-        Section("Latency", tuple(_latency(plan))),
-        Section("Would fit (each was planned)", _pairs(plan, "nearest", ("change", "message"))),
-        Section("Tried and not chosen", _pairs(plan, "rejected", ("choice", "reason", "message"))),
-        Section("Taken for granted", tuple((text,) for text in plan.get("assumptions") or ())),
+def plan_of(wish: Wish, best: Candidate, rejected: tuple[Rejected, ...]) -> Plan:
+    """The plan of a candidate."""
+    engine, shape = best.engine, best.engine.shape
+    latency = {name: found for name, found in _latency(best.serving) if found is not None}
+    return Plan(
+        choice=Choice(
+            gpu=shape.label,
+            replicas=best.serving.replicas,
+            gpus_per_replica=shape.gpus,
+            engine_version=wish.written_version,
+            args=engine_args(engine.start, wish.demand, wish.spec.model.id, wish.spec.engine.extra_args),
+            tensor_parallel=shape.tensor_parallel,
+            pipeline_parallel=shape.pipeline_parallel,
+            data_parallel=shape.data_parallel,
+            decode_context_parallel=shape.decode_context_parallel,
+            expert_parallel=shape.expert_parallel,
+            nodes_per_replica=shape.nodes,
+            engines_per_replica=shape.data_parallel,
+        ),
+        kv=_kv(wish, engine, engine.mid),
+        memory=engine.memory.items,
+        available_kv_bytes=engine.memory.available_kv_bytes,
+        latency=latency,
+        slo_met=_slo_met(wish, best.serving),
+        rejected=rejected,
+        assumptions=tuple(_short(note) for note in _notes(wish, best))[:MOST_ASSUMPTIONS],
+        load_seconds=WARM_UP_SECONDS + _node_weights(engine) // LOAD_RATE_BYTES_PER_SECOND,
+        host_memory_bytes=_host_memory_bytes(wish, engine),
     )
-    return tuple(section for section in found if section.rows)
 
 
-def _what(plan: PlanJSON, model: str) -> Iterator[tuple[str, ...]]:
-    choice = plan.get("choice")
-    if not choice:
+def rejections(wish: Wish, best: Candidate, found: Found) -> tuple[Rejected, ...]:
+    """The best of what was not chosen, then what failed, at most eight together with room for both."""
+    others = []
+    for other in found.candidates[1:]:
+        reason, message = best_first_reason(wish, best, other)
+        others.append(Rejected(_short(str(other)), reason, _short(message)))
+    failed = [_failed(each) for each in found.failed]
+    half = MOST_REJECTED // 2
+    kept = others[: max(half, MOST_REJECTED - len(failed))]
+    return (*kept, *failed[: MOST_REJECTED - len(kept)])
+
+
+def bounded(plan: Plan) -> Plan:
+    """The plan within its size: the last rejected candidates and assumptions go first."""
+    while len(json.dumps(to_json(plan)).encode()) > LARGEST_PLAN and (plan.rejected or plan.assumptions):
+        if plan.rejected:
+            plan = replace(plan, rejected=plan.rejected[:-1])
+        else:
+            plan = replace(plan, assumptions=plan.assumptions[:-1])
+    return plan
+
+
+def _failed(each: Failed) -> Rejected:
+    found = each.rejected
+    return Rejected(_short(found.choice), found.reason, _short(found.message))
+
+
+def _latency(serving: Serving) -> Iterator[tuple[str, Range | None]]:
+    yield "ttft_ms", serving.ttft_ms
+    yield "itl_ms", serving.itl_ms
+
+
+def _kv(wish: Wish, engine: Engine, pool: Capacity) -> KVBudget:
+    blocks, saved = request_blocks(engine, wish.demand)
+    at_once = (pool.num_blocks - 1 - saved) / max(1, blocks - saved)
+    given = wish.demand.given or wish.spec.load is not None
+    return KVBudget(
+        block_size=engine.layout.block_tokens,
+        bytes_per_block=engine.layout.bytes_per_block,
+        num_blocks=pool.num_blocks,
+        tokens=pool.tokens,
+        max_concurrency=round(pool.max_concurrency, 6),
+        blocks_per_request_at_load=blocks if given else None,
+        concurrency_at_load=round(max(0.0, at_once), 2) if given else None,
+    )
+
+
+def _slo_met(wish: Wish, serving: Serving) -> Answer:
+    """Yes and no only where somebody said what the traffic is; one request that is too slow alone is always a no."""
+    if not wish.demand.has_targets or serving.ttft_ms is None:
+        return "unknown"
+    if not serving.good:
+        return "no"
+    return "yes" if wish.demand.given else "unknown"
+
+
+def _node_weights(engine: Engine) -> int:
+    shape = engine.shape
+    return engine.memory.weights_bytes * shape.gpus // shape.nodes
+
+
+def _host_memory_bytes(wish: Wish, engine: Engine) -> int:
+    """The process itself, token ids of every sequence, and what the user's flags move into host memory."""
+    resolved = engine.layout.resolved
+    ids = resolved.max_num_seqs * resolved.max_model_len * _TOKEN_ID_BYTES
+    offloaded = wish.overrides.gibibytes("kv_offloading_size")
+    offloaded += wish.overrides.gibibytes("cpu_offload_gb") * engine.shape.gpus
+    return HOST_MEMORY_BYTES + ids * engine.shape.data_parallel + int(min(offloaded, 1 << 20) * GIB)
+
+
+def _notes(wish: Wish, best: Candidate) -> Iterator[str]:
+    engine, serving = best.engine, best.serving
+    yield f"model facts: {wish.config.origin}"
+    yield from wish.assumptions
+    yield from wish.demand.assumptions
+    yield _why(wish, best)
+    if wish.demand.given:
+        yield _held(wish, best)
+    if not serving.good and serving.limited_by:
+        yield _what_limits(wish, serving)
+    yield from _about_latency(wish, engine, serving)
+    yield from _about_scaling(wish)
+    yield from _about_shape(engine)
+    yield from _about_knobs(engine)
+    yield from engine.memory.assumptions
+    yield from (f"model: {name} was absent, its documented default is taken" for name in wish.facts.assumed)
+
+
+def _why(wish: Wish, best: Candidate) -> str:
+    priced = all(label in wish.inventory.prices for _, label in wish.products)
+    unit = "the price table" if priced else "GPUs weighted by their memory in GiB, as there is no price table"
+    rule = {
+        "Latency": "the fastest for a typical request",
+        "Throughput": "the most output tokens for its cost",
+        "Balanced": "the cheapest",
+    }[objective(wish)]
+    among = "that meets load and targets" if best.serving.good else "none meets load and targets: the nearest to them"
+    return f"choice: {rule} {among}; cost {best.cost:.5g} ({unit})"
+
+
+def _held(wish: Wish, best: Candidate) -> str:
+    serving, engine = best.serving, best.engine
+    blocks, saved = request_blocks(engine, wish.demand)
+    shared = f", {saved} more shared" if saved else ""
+    prefill = "" if serving.prefill_share is None else f", prompts take {serving.prefill_share:.0%} of its time"
+    return (
+        f"load: {serving.running:.1f} requests at once in each engine, {blocks - saved} blocks each{shared}, of "
+        f"{engine.low.num_blocks - 1} blocks at the low end (at most {FULLEST_POOL:.0%} used){prefill}"
+    )
+
+
+def _what_limits(wish: Wish, serving: Serving) -> str:
+    change = {
+        "KV": "more GPUs, a larger GPU or fp8 KV",
+        "sequences": "a larger --max-num-seqs",
+        "prefill FLOPs": "more or faster GPUs, or shorter prompts",
+        "weights' bandwidth": "a GPU with more bandwidth, more tensor parallelism or a quantised checkpoint",
+        "KV bandwidth": "more replicas, so that fewer requests share a step",
+        "queue": "more replicas, so that fewer prompts wait for each other",
+    }[serving.limited_by or "KV"]
+    return (
+        f"limit: {serving.limited_by} ({serving.excess:.2f} times what is asked, {wish.max_gpus} GPUs allowed); what "
+        f"would help: {change}"
+    )
+
+
+def _about_latency(wish: Wish, engine: Engine, serving: Serving) -> Iterator[str]:
+    if serving.ttft_ms is None:
+        yield f"latency: unknown, no bandwidth or FLOP/s of {engine.shape.label}; replicas follow from the pool alone"
         return
-    yield "hardware", headline(plan)
-    yield "engine", f"vLLM {choice['engineVersion']}"
-    engines = choice.get("enginesPerReplica", 1)
-    if engines > 1:
-        yield "engines", f"{engines} in a replica (data-parallel ranks), each with a KV cache of its own"
-    yield "command", f"vllm serve {model} {' '.join(choice.get('args') or ())}"
+    tokens = wish.context_tokens - 1
+    found = EngineService(engine, wish.demand).alone(max(1, tokens))
+    if found is not None:
+        low, mid, high = (value / 1e3 for value in (found.low, found.mid, found.high))
+        yield f"latency: a prompt of the whole context alone answers after {mid:.2f} s ({low:.2f} to {high:.2f})"
 
 
-def _memory(plan: PlanJSON) -> Iterator[tuple[str, ...]]:
-    for item in plan.get("memory") or ():
-        yield gib(item["bytes"]), item["item"], item["basis"], item.get("from", "")
-    left = plan.get("availableKVBytes")
-    if left:
-        span = f"{gib(left['low'])} to {gib(left['high'])}; start and context hold at the low end"
-        yield gib(left["mid"]), "left for KV cache", "", span
+def _about_scaling(wish: Wish) -> Iterator[str]:
+    mode = wish.spec.scaling.mode
+    if mode != "Auto":
+        yield f"replicas: set by spec.replicas (scaling.mode {mode}), within maxGPUs"
 
 
-def _capacity(plan: PlanJSON) -> Iterator[tuple[str, ...]]:
-    kv = plan.get("kv")
-    if not kv:
-        return
-    yield "pool", f"{kv['numBlocks']:,} blocks of {kv['blockSize']:,} tokens, {kv['bytesPerBlock']:,} bytes each"
-    yield "tokens", f"{kv['tokens']:,}"
-    yield "full context", f"{kv['maxConcurrency']:.2f} requests at once"
-    if kv.get("blocksPerRequestAtLoad"):
-        blocks, requests = kv["blocksPerRequestAtLoad"], kv["concurrencyAtLoad"]
-        yield "typical load", f"{requests:,.1f} requests at once, {_count(blocks, 'block')} each"
+def _about_shape(engine: Engine) -> Iterator[str]:
+    shape = engine.shape
+    if shape.pipeline_parallel > 1:
+        yield f"pipeline: the model's class is taken to support {shape.pipeline_parallel} stages"
+    if shape.nodes > 1:
+        each = shape.gpus // shape.nodes
+        yield (
+            f"nodes: a replica spans {shape.nodes}: rank 0 leads and serves, ranks 1 to {shape.nodes - 1} work, {each} "
+            f"GPUs each (--nnodes {shape.nodes} --node-rank R --master-addr of the leader)"
+        )
+    if shape.data_parallel > 1:
+        yield f"engines: {shape.data_parallel} in each replica share the experts; figures of KV are of one engine"
 
 
-def _latency(plan: PlanJSON) -> Iterator[tuple[str, ...]]:
-    if not plan.get("choice"):
-        return
-    known = plan.get("latency") or {}
-    for key, words in _LATENCIES:
-        if known.get(key):
-            yield words, milliseconds(known[key])
-    met = plan.get("sloMet")
-    if met:
-        yield "SLO", _LIMITS.get(met, met)
+def _about_knobs(engine: Engine) -> Iterator[str]:
+    knobs, memory = engine.knobs, engine.memory
+    if knobs.turned:
+        yield (
+            f"flags: not the engine's defaults, which do not fit: {knobs.batched_tokens} tokens a step, utilisation "
+            f"{engine.utilisation:g} ({gib(memory.requested_bytes)} of {gib(memory.total_bytes)})"
+        )
 
 
-def _pairs(plan: PlanJSON, key: str, columns: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-    return tuple(tuple(str(entry.get(column, "")) for column in columns) for entry in plan.get(key) or ())
-
-
-def milliseconds(span: Mapping[str, float]) -> str:
-    """A range of milliseconds in three figures at most: ``likely 21 ms (18 to 30)``."""
-    return f"likely {span['mid']:,.3g} ms ({span['low']:,.3g} to {span['high']:,.3g})"
-
-
-def gib(value: float) -> str:
-    """Bytes as GiB with two decimals."""
-    return f"{value / GIB:.2f} GiB"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"

@@ -1,0 +1,287 @@
+"""Whether one shape of a replica starts and serves a request of the full context, judged at the low end of the memory.
+
+What the planner may turn when the engine's defaults do not fit, in this order: tokens of a step, then the share of the
+device's memory. What the user set is never turned.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from plimsoll.api import reasons
+from plimsoll.api.reasons import camel_reason
+from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, Refusal, capacity, plan_layout
+from plimsoll.core.kv.refusals import KV_CACHE_TOO_SMALL, MAX_NUM_SEQS_ABOVE_STATE_BLOCKS, NO_MEMORY_FOR_KV
+from plimsoll.core.memory import MemoryBudget, MemoryFlags, budget
+from plimsoll.core.plan.refuse import (
+    NOT_ENOUGH_FREE_MEMORY,
+    OOM_RISK,
+    EngineStart,
+    check_aftermath,
+    check_device,
+    check_flags,
+    check_pool,
+)
+from plimsoll.core.plan.result import Rejected
+from plimsoll.core.plan.shapes import Shape, partition_problem
+from plimsoll.core.plan.wish import Wish
+from plimsoll.facts import engines
+from plimsoll.facts.engines import default_utilisation
+
+GDN_PREFILL_BACKEND: Final = "triton"
+"""Left alone, an SM90 GPU takes FlashInfer with another block size; the layouts we verified are Triton's."""
+MANY_SEQUENCES: Final = 256
+FEW_SEQUENCES: Final = 32
+MOST_SEQUENCES: Final = 1024
+SEQUENCE_STEP: Final = 8
+LEAST_STEP_TOKENS: Final = 1024
+HIGHEST_UTILISATION: Final = 0.95
+"""Above the engine's default only where nothing else fits: driver and NCCL need the rest (``vllm-memory.md`` 4.1)."""
+LOWER_UTILISATIONS: Final = (0.9, 0.87, 0.84, 0.8)
+
+# Set from shape and knobs, which already hold what the user said.
+_KNOBS: Final = frozenset({"max_model_len", "max_num_batched_tokens", "max_num_seqs"})
+_HELPED_BY_LESS: Final = frozenset({OOM_RISK, NOT_ENOUGH_FREE_MEMORY})
+_HELPED_BY_MORE: Final = frozenset({KV_CACHE_TOO_SMALL, NO_MEMORY_FOR_KV})
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """What the planner turns on one shape; ``turned`` counts those that are not the engine's default."""
+
+    batched_tokens: int
+    utilisation: float | None
+    sequences: int
+    turned: int = 0
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A shape that starts: its flags, cache layout and memory, the pool at the low end and in the middle."""
+
+    shape: Shape
+    knobs: Knobs
+    start: EngineStart
+    layout: KVLayout
+    memory: MemoryBudget
+    low: Capacity
+    mid: Capacity
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the device's memory the engine may use."""
+        share = self.start.flags.gpu_memory_utilization
+        return default_utilisation(self.start.options.version) if share is None else share
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A shape that does not serve, and what would have to change for it."""
+
+    shape: Shape
+    rejected: Rejected
+    context_that_fits: int = 0
+    gpus_needed: int = 0
+
+
+def fit(wish: Wish, shape: Shape) -> Engine | Failed:
+    """The engine of a shape with the fewest knobs turned, or why there is none."""
+    needed = shape.gpus * wish.replicas
+    if wish.most_replicas(shape.gpus) < wish.replicas:
+        return Failed(shape, Rejected(str(shape), reasons.MAX_GPUS_EXCEEDED.name, _over(wish, shape)), 0, needed)
+    problem = partition_problem(wish.facts, shape)
+    if problem:
+        return Failed(shape, Rejected(str(shape), reasons.HEADS_NOT_DIVISIBLE.name, f"{problem} ({shape})"))
+    return _turned(wish, shape)
+
+
+def default_knobs(wish: Wish, shape: Shape) -> Knobs:
+    """The engine's defaults, or what the user set."""
+    batch = engines.batch_defaults(wish.version, shape.gpu)
+    options, memory = wish.overrides.options, wish.overrides.memory
+    sequences = options.get("max_num_seqs") or sequences_for(wish, shape)
+    tokens = options.get("max_num_batched_tokens") or max(batch.max_num_batched_tokens, sequences)
+    return Knobs(tokens, memory.get("gpu_memory_utilization"), sequences)
+
+
+def sequences_for(wish: Wish, shape: Shape) -> int:
+    """Requests one engine may run at once: the whole load, so that one replica can carry it while another is away."""
+    wanted = wish.demand.concurrency
+    if wanted is None:
+        return MANY_SEQUENCES
+    engines_at_most = max(1, wish.most_replicas(shape.gpus)) * shape.data_parallel
+    share = rounded_up(wanted * 5 // 4 // engines_at_most + 1)
+    most = max(MANY_SEQUENCES, min(MOST_SEQUENCES, share))
+    return max(FEW_SEQUENCES, min(most, rounded_up(wanted)))
+
+
+def rounded_up(sequences: int) -> int:
+    """Sequences in whole steps, as CUDA graphs are captured for them."""
+    return -(-sequences // SEQUENCE_STEP) * SEQUENCE_STEP
+
+
+def rounded_down(sequences: int) -> int:
+    """The same, of which no more are there; at least one."""
+    return max(1, sequences if sequences < SEQUENCE_STEP else sequences // SEQUENCE_STEP * SEQUENCE_STEP)
+
+
+def start_engine(wish: Wish, shape: Shape, knobs: Knobs) -> Engine:
+    """The engine with these knobs.
+
+    Raises:
+        Refusal: vLLM would refuse the flags, or the start at the low end of the memory.
+    """
+    start = EngineStart(wish.facts, _options(wish, shape, knobs), _flags(wish, shape, knobs))
+    layout = plan_layout(start.facts, start.options)
+    check_flags(start, layout.resolved)
+    memory = budget(start.facts, start.options, start.flags)
+    low = int(memory.available_kv_bytes.low)
+    if low <= 0:
+        raise _NothingLeft(memory)
+    pool = capacity(layout, low)
+    if _may_lower(wish, start, pool, knobs):
+        return start_engine(wish, shape, replace(knobs, sequences=pool.num_blocks))
+    check_device(start, memory.step, memory)
+    check_pool(start, layout, low)
+    check_aftermath(start, memory.step, memory)
+    return Engine(shape, knobs, start, layout, memory, pool, capacity(layout, int(memory.available_kv_bytes.mid)))
+
+
+def _may_lower(wish: Wish, start: EngineStart, pool: Capacity, knobs: Knobs) -> bool:
+    """A hybrid never gets more sequences than its pool has state blocks."""
+    ours = "max_num_seqs" not in wish.overrides.options
+    return ours and start.facts.has_state and 0 < pool.num_blocks < knobs.sequences
+
+
+class _NothingLeft(Refusal):
+    """Weights and activations take all of the memory."""
+
+    def __init__(self, memory: MemoryBudget) -> None:
+        super().__init__(NO_MEMORY_FOR_KV, "nothing is left for KV cache")
+        self.memory = memory
+
+
+def _turned(wish: Wish, shape: Shape) -> Engine | Failed:
+    """Try the defaults, then what the first refusal says could help."""
+    knobs = default_knobs(wish, shape)
+    try:
+        return start_engine(wish, shape, knobs)
+    except Refusal as refusal:
+        first = best = refusal
+    for variant in _variants(wish, shape, knobs, first):
+        try:
+            return start_engine(wish, shape, variant)
+        except Refusal as refusal:
+            if (refusal.estimated_max_model_len or 0) > (best.estimated_max_model_len or 0):
+                best = refusal
+    return Failed(
+        shape,
+        Rejected(str(shape), camel_reason(best.reason), _explained(wish, shape, best)),
+        context_that_fits=best.estimated_max_model_len or 0,
+    )
+
+
+def _variants(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> Iterator[Knobs]:
+    """Knobs turned one after the other, then together."""
+    fixed_share = knobs.utilisation is not None or "kv_cache_memory_bytes" in wish.overrides.memory
+    if refusal.reason in _HELPED_BY_LESS and not fixed_share:
+        default = default_utilisation(wish.version)
+        yield from (replace(knobs, utilisation=u, turned=1) for u in LOWER_UTILISATIONS if u < default)
+    if refusal.reason in _HELPED_BY_MORE and _weights_leave_room(shape, refusal):
+        fewer = [] if "max_num_batched_tokens" in wish.overrides.options else list(_fewer_tokens(knobs))
+        shares = [] if fixed_share else [HIGHEST_UTILISATION]
+        more = [replace(v, utilisation=share, turned=v.turned + 1) for share in shares for v in (knobs, *fewer)]
+        # Where everything together is not enough, only that is tried: it says what would fit.
+        everything = [*fewer, *more]
+        yield from everything[-1:] if _far_off(wish, shape, refusal) else everything
+
+
+def _fewer_tokens(knobs: Knobs) -> Iterator[Knobs]:
+    tokens = knobs.batched_tokens // 2
+    while tokens >= max(LEAST_STEP_TOKENS, knobs.sequences):
+        yield replace(knobs, batched_tokens=tokens, turned=1)
+        tokens //= 2
+
+
+def _weights_leave_room(shape: Shape, refusal: Refusal) -> bool:
+    """Whether the highest share of the device holds more than the weights."""
+    usable = shape.gpu.torch_total_bytes * HIGHEST_UTILISATION
+    return not isinstance(refusal, _NothingLeft) or refusal.memory.weights_bytes < usable
+
+
+def _far_off(wish: Wish, shape: Shape, refusal: Refusal) -> bool:
+    """Whether one request needs more than every knob together could free."""
+    spare = shape.gpu.torch_total_bytes * max(0.0, HIGHEST_UTILISATION - default_utilisation(wish.version))
+    most = (refusal.available_bytes or 0) + spare + _could_be_freed(wish)
+    return refusal.needed_bytes is not None and refusal.needed_bytes > most
+
+
+def _could_be_freed(wish: Wish) -> int:
+    """Bytes of activations that a smaller step may give back, generously."""
+    dims = wish.facts.dims
+    return 16384 * 2 * (8 * dims.hidden_size + 4 * dims.intermediate_size) + (1 << 30)
+
+
+def _options(wish: Wish, shape: Shape, knobs: Knobs) -> EngineOptions:
+    ours: dict[str, Any] = {
+        "tensor_parallel": shape.tensor_parallel,
+        "pipeline_parallel": shape.pipeline_parallel,
+        "decode_context_parallel": shape.decode_context_parallel,
+        "max_model_len": wish.context_tokens,
+        "max_num_batched_tokens": knobs.batched_tokens,
+        "max_num_seqs": knobs.sequences,
+        "enable_prefix_caching": True,
+        "gdn_prefill_backend": GDN_PREFILL_BACKEND,
+        "text_only": wish.spec.model.text_only,
+    }
+    theirs = {key: value for key, value in wish.overrides.options.items() if key not in _KNOBS}
+    return EngineOptions(device=shape.gpu, version=wish.version, speculation=wish.speculation, **{**ours, **theirs})
+
+
+def _flags(wish: Wish, shape: Shape, knobs: Knobs) -> MemoryFlags:
+    ours: dict[str, Any] = {
+        "gpu_memory_utilization": knobs.utilisation,
+        "expert_parallel": shape.expert_parallel,
+        "data_parallel": shape.data_parallel,
+    }
+    return MemoryFlags(**{**wish.overrides.memory, **ours})
+
+
+def _over(wish: Wish, shape: Shape) -> str:
+    needed, limit = shape.gpus * wish.replicas, wish.max_gpus
+    if needed <= limit:
+        return (
+            f"scaling.maxReplicas: {wish.spec.scaling.max_replicas} is fewer than the {wish.replicas} replicas needed"
+        )
+    return (
+        f"spec.hardware.maxGPUs: {wish.replicas} x {shape.gpus} GPUs are {needed}, the limit is {limit}; "
+        "raise maxGPUs or lower the replicas"
+    )
+
+
+def _explained(wish: Wish, shape: Shape, refusal: Refusal) -> str:
+    """The engine's refusal with field, value, limit."""
+    if isinstance(refusal, _NothingLeft):
+        return _nothing_left(wish, shape, refusal.memory)
+    if refusal.needed_bytes is None or refusal.reason not in _HELPED_BY_MORE:
+        return f"{refusal.message.rstrip('.')} ({shape})"
+    fits = refusal.estimated_max_model_len
+    return (
+        f"spec.contextTokens: {wish.context_tokens} needs {gib(refusal.needed_bytes)} of KV per GPU, "
+        f"{gib(max(refusal.available_bytes or 0, 0))} is left on {shape.label} at TP {shape.tensor_parallel}"
+        + (f"; {fits} would fit" if fits else "")
+    )
+
+
+def _nothing_left(wish: Wish, shape: Shape, memory: MemoryBudget) -> str:
+    others = sum(item.bytes for item in memory.items) - memory.weights_bytes
+    return (
+        f"spec.hardware.gpu: {shape.label} gives vLLM {gib(memory.requested_bytes)} a GPU, at TP "
+        f"{shape.tensor_parallel} the weights of {wish.spec.model.id} take {gib(memory.weights_bytes)} and "
+        f"everything else {gib(others)}: nothing is left for KV cache"
+    )
+
+
+def gib(value: float) -> str:
+    """Bytes as people read them."""
+    return f"{value / (1 << 30):.2f} GiB"

@@ -1,0 +1,204 @@
+"""All shapes on all allowed GPUs, each with the replicas the demand needs; which of them is best, and why."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from plimsoll.core.kv import Refusal
+from plimsoll.core.plan.fit import (
+    Engine,
+    Failed,
+    fit,
+    rounded_down,
+    rounded_up,
+    start_engine,
+)
+from plimsoll.core.plan.serving import EngineService, Serving, request_blocks
+from plimsoll.core.plan.shapes import Shape, node_size, with_stages, within_a_node
+from plimsoll.core.plan.wish import Wish
+
+ALIKE: Final = 0.03
+"""Speeds closer than this are the same: the model of latency does not tell them apart."""
+SPARE_SEQUENCES: Final = 1.25
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration that starts, under the demand. ``cost`` is of all replicas, in the unit of ``Wish.inventory``."""
+
+    engine: Engine
+    serving: Serving
+    cost: float
+    tokens_per_cost: float = 0.0
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of all replicas."""
+        return self.engine.shape.gpus * self.serving.replicas
+
+    def __str__(self) -> str:
+        return f"{self.serving.replicas} x {self.engine.shape}"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The result of a search: candidates best first, and what failed."""
+
+    candidates: tuple[Candidate, ...] = ()
+    failed: tuple[Failed, ...] = field(default=())
+
+
+def search(wish: Wish) -> Found:
+    """Try every shape; pipelines only on products where no shape without stages starts within the budget."""
+    engines: list[Engine] = []
+    failed: list[Failed] = []
+    for gpu, label in wish.products:
+        node = node_size(gpu, label, wish.inventory.gpus_per_node)
+        usable = _sorted(wish, within_a_node(wish.facts, gpu, label, node, wish.fixed), failed)
+        if not usable:
+            usable = _sorted(wish, with_stages(wish.facts, gpu, label, node, wish.fixed), failed, first_only=True)
+        engines += usable
+    candidates = [_candidate(wish, engine) for engine in engines]
+    return Found(tuple(sorted(candidates, key=lambda candidate: _rank(wish, candidate))), tuple(failed))
+
+
+def anything_starts(wish: Wish) -> Engine | None:
+    """The first engine that starts and serves the context, without asking what it makes of the demand."""
+    for gpu, label in wish.products:
+        node = node_size(gpu, label, wish.inventory.gpus_per_node)
+        for tier in (within_a_node, with_stages):
+            for shape in tier(wish.facts, gpu, label, node, wish.fixed):
+                found = fit(wish, shape)
+                if isinstance(found, Engine):
+                    return found
+    return None
+
+
+def polished(wish: Wish, candidate: Candidate) -> Candidate:
+    """The candidate with no more sequences than its pool and the ITL target bear at typical length.
+
+    Fewer sequences leave more memory to the cache, so nothing that held is lost; a start that would be refused with
+    the smaller figure keeps the larger one.
+    """
+    if "max_num_seqs" in wish.overrides.options:
+        return candidate
+    engine = candidate.engine
+    most = _bearable(wish, engine, candidate.serving)
+    if most >= engine.knobs.sequences:
+        return candidate
+    knobs = replace(engine.knobs, sequences=most)
+    try:
+        smaller = start_engine(wish, engine.shape, knobs)
+    except Refusal:
+        return candidate
+    serving = EngineService(smaller, wish.demand).serve(candidate.serving.replicas)
+    kept = serving.good or not candidate.serving.good
+    return replace(candidate, engine=smaller, serving=serving) if kept else candidate
+
+
+def best_first_reason(wish: Wish, best: Candidate, other: Candidate) -> tuple[str, str]:
+    """Why ``other`` was not chosen: a word and a sentence."""
+    if other.serving.load_excess > 1 >= best.serving.load_excess:
+        return "LoadNotHeld", f"the load is {other.serving.load_excess:.2f} times what it bears"
+    if not other.serving.good:
+        return "SLOMissed", f"{latency_text(other.serving)}; passes a limit {other.serving.excess:.2f} times"
+    if objective(wish) == "Latency":
+        return "Slower", latency_text(other.serving)
+    if objective(wish) == "Throughput":
+        return "LessThroughput", f"{other.tokens_per_cost:.4g} output tokens a second per unit of cost"
+    if math.isclose(other.cost, best.cost):
+        return "NotSimplest", f"{other.gpus} GPUs at the same cost, more parts"
+    return "Costlier", f"{other.gpus} GPUs, cost {other.cost:.5g} against {best.cost:.5g}"
+
+
+def latency_text(serving: Serving) -> str:
+    """Both latencies in short."""
+    if serving.ttft_ms is None or serving.itl_ms is None:
+        return "latency unknown"
+    return f"TTFT up to {serving.ttft_ms.high / 1e3:.2f} s, ITL up to {serving.itl_ms.high:.1f} ms"
+
+
+def objective(wish: Wish) -> str:
+    """What decides. Without a load nobody can say how many tokens a GPU makes: the cheapest wins."""
+    asked = wish.spec.objective
+    return "Balanced" if asked == "Throughput" and not wish.demand.given else asked
+
+
+def unit_price(wish: Wish, label: str, memory_bytes: int) -> float:
+    """Cost of one GPU: its price when every allowed product has one, else its memory in GiB."""
+    prices = wish.inventory.prices
+    priced = all(name in prices for _, name in wish.products)
+    return prices[label] if priced else round(memory_bytes / (1 << 30), 1)
+
+
+def _sorted(wish: Wish, shapes: Iterator[Shape], failed: list[Failed], *, first_only: bool = False) -> list[Engine]:
+    engines: list[Engine] = []
+    for shape in shapes:
+        found = fit(wish, shape)
+        if isinstance(found, Failed):
+            failed.append(found)
+            continue
+        engines.append(found)
+        if first_only:
+            break
+    return engines
+
+
+def _candidate(wish: Wish, engine: Engine) -> Candidate:
+    service = EngineService(engine, wish.demand)
+    most = wish.most_replicas(engine.shape.gpus)
+    serving = service.fewest(wish.replicas, most) if wish.demand.given else service.serve(wish.replicas)
+    price = unit_price(wish, engine.shape.label, engine.shape.gpu.memory_driver_bytes)
+    cost = serving.replicas * engine.shape.gpus * price
+    rate = 0.0
+    if objective(wish) == "Throughput":
+        engines = engine.shape.data_parallel
+        rate = engines * service.tokens_per_second(service.most_within_targets()) / (engine.shape.gpus * price)
+    return Candidate(engine, serving, cost, rate)
+
+
+def _rank(wish: Wish, candidate: Candidate) -> tuple[object, ...]:
+    """Smaller is better: first who meets load and targets, then the objective, then the documented ties."""
+    serving, shape = candidate.serving, candidate.engine.shape
+    good = serving.good
+    ties = (
+        round(candidate.cost, 6),
+        candidate.gpus,
+        shape.simplicity,
+        candidate.engine.knobs.turned,
+        shape.label,
+    )
+    if not good:
+        return (1, _step(serving.excess), *ties)
+    if objective(wish) == "Latency":
+        return (0, _step(_request_ms(wish, serving)), *ties)
+    if objective(wish) == "Throughput":
+        return (0, -_step(candidate.tokens_per_cost), *ties)
+    return (0, 0, *ties)
+
+
+def _request_ms(wish: Wish, serving: Serving) -> float:
+    """A typical request from its arrival to its last token."""
+    if serving.ttft_ms is None or serving.itl_ms is None:
+        return 0.0
+    return serving.ttft_ms.mid + wish.demand.output_tokens * serving.itl_ms.mid
+
+
+def _step(value: float) -> int:
+    """Values that differ by less than ``ALIKE`` mostly share a step."""
+    return round(math.log(max(value, 1e-9)) / math.log1p(ALIKE))
+
+
+def _bearable(wish: Wish, engine: Engine, serving: Serving) -> int:
+    """Sequences that the pool holds at typical length and the ITL target bears, never fewer than the load needs."""
+    blocks, saved = request_blocks(engine, wish.demand)
+    each = max(1, blocks - saved)
+    fits = rounded_down((engine.low.num_blocks - 1 - saved) // each)
+    needed = rounded_up(math.ceil(serving.running * SPARE_SEQUENCES))
+    if wish.demand.itl_seconds is not None and serving.good:
+        service = EngineService(engine, wish.demand)
+        bears = max(needed, rounded_down(service.most_within_targets()))
+        fits = min(fits, bears)
+    least = min(needed, engine.knobs.sequences)
+    return max(least if serving.good else 1, fits)

@@ -1,0 +1,246 @@
+"""What replicas of an engine make of the demand: whether they hold it, and the latency at the asked percentile.
+
+Demand is counted in blocks, state blocks included. A percentile is the cautious end of the service time plus a quantile
+of the wait for the prompts ahead (M/M/1 at the share of time that prefill takes); formulas in ``docs/planning.md``.
+This is the only module of the planner that knows the latency model.
+"""
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Final, Literal
+
+from plimsoll.core.kv import blocks_for_request
+from plimsoll.core.latency import Load, StepTimes, running_limit, step_times
+from plimsoll.core.latency.coefficients import Spread, fitted
+from plimsoll.core.latency.load import steady_state
+from plimsoll.core.plan.demand import Demand
+from plimsoll.core.plan.fit import Engine
+from plimsoll.core.plan.result import Range
+
+FULLEST_POOL: Final = 0.85
+"""Share of the blocks that the demand may take; the rest is for requests longer than typical (``autoscaling.md`` 2)."""
+MOST_PREFILL: Final = 0.8
+"""Share of an engine's time that prompts may take: above it the queue in front of them runs away."""
+_ALMOST_ALL: Final = 0.99
+_ROUNDS: Final = 24
+
+Limit = Literal["KV", "sequences", "prefill FLOPs", "weights' bandwidth", "KV bandwidth", "queue"]
+
+
+@dataclass(frozen=True)
+class Serving:
+    """Replicas under the demand. ``excess`` is how far the worst limit is passed: at most 1 where all is well."""
+
+    replicas: int
+    running: float
+    """Requests in one engine at once, mean."""
+    excess: float
+    load_excess: float
+    ttft_ms: Range | None = None
+    itl_ms: Range | None = None
+    prefill_share: float | None = None
+    limited_by: Limit | None = None
+
+    @property
+    def good(self) -> bool:
+        """Whether load and targets are met."""
+        return self.excess <= 1
+
+
+class EngineService:
+    """One engine (data-parallel rank) asked many times about a demand."""
+
+    def __init__(self, engine: Engine, demand: Demand) -> None:
+        start = engine.start
+        self._engine, self._demand = engine, demand
+        self._times: StepTimes | None = step_times(start.facts, start.options, start.flags)
+        self._blocks, self._saved = request_blocks(engine, demand)
+        self._free = max(1, engine.low.num_blocks - 1)
+        new = demand.prompt_tokens - _cached_tokens(engine, demand)
+        self._load = Load(max(1, new), demand.output_tokens, 1)
+        self._cached = demand.prompt_tokens - max(1, new)
+        whole = Load(demand.prompt_tokens, demand.output_tokens, 1)
+        self._most = running_limit(engine.layout, engine.low.num_blocks, whole)
+
+    def serve(self, replicas: int) -> Serving:
+        """What so many replicas make of the demand."""
+        engines, demand = replicas * self._engine.shape.data_parallel, self._demand
+        found = [self._loaded(replicas, self._of_concurrency(engines), None)]
+        if demand.rate is not None:
+            found.append(self._of_rate(replicas, demand.rate / engines))
+        return max(found, key=lambda serving: serving.excess)
+
+    def fewest(self, least: int, most: int) -> Serving:
+        """The fewest replicas that meet load and targets; where none do, the fewest as good as ``most``."""
+        best = self.serve(most)
+        good_enough = 1.0 if best.good else best.excess * 1.02
+        low, high = least, most
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self.serve(middle).excess <= good_enough else (middle + 1, high)
+        return self.serve(low)
+
+    def alone(self, prompt_tokens: int) -> Range | None:
+        """Time to first token of one prompt on an idle engine, milliseconds."""
+        if self._times is None:
+            return None
+        return _range(_first_token_seconds(self._times, prompt_tokens, 0, 0.0, 0.0), fitted().spreads.ttft)
+
+    def most_within_targets(self) -> int:
+        """The most requests one engine may run at once without missing a target or its pool."""
+        low, high = 1, max(1, int(self._most))
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self._loaded(1, middle, None).good else (low, middle - 1)
+        return low
+
+    def tokens_per_second(self, running: float) -> float:
+        """Output tokens a second of one engine that runs so many requests; 0 when speeds are not known."""
+        times = self._seconds(running)
+        return 0.0 if times is None else running * self._demand.output_tokens / self._request_seconds(times)
+
+    def _of_concurrency(self, engines: int) -> float:
+        return math.ceil((self._demand.concurrency or 1) / engines)
+
+    def _of_rate(self, replicas: int, rate: float) -> Serving:
+        """Requests in the engine that a rate of arrivals makes, by Little's law: as many as leave again."""
+        if self._times is None:
+            return self._loaded(replicas, 1, None)
+        low, high = 0.0, max(1.0, self._most)
+        if self._rate_at(high) < rate:
+            short = rate / max(self._rate_at(high), 1e-9)
+            return self._loaded(replicas, high * min(short, 1e6), rate)
+        for _ in range(_ROUNDS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self._rate_at(middle) >= rate else (middle, high)
+        return self._loaded(replicas, high, rate)
+
+    def _rate_at(self, running: float) -> float:
+        times = self._seconds(running)
+        assert times is not None  # noqa: S101 # asked only with step times
+        return running / self._request_seconds(times)
+
+    def _loaded(self, replicas: int, running: float, rate: float | None) -> Serving:
+        """Judge an engine that holds so many requests; those of a rate vary, those of a concurrency are its peak."""
+        z = NormalDist().inv_cdf(self._demand.percentile / 100)
+        peak = running if rate is None else running + z * math.sqrt(running)
+        limits: dict[Limit, float] = {
+            "KV": self._pool_use(peak) / FULLEST_POOL if peak > 1 else 0.0,
+            "sequences": peak / self._engine.layout.resolved.max_num_seqs,
+        }
+        times = self._seconds(running)
+        if times is None:
+            return _judged(replicas, running, limits, None, None, None, {})
+        ttft, itl = times
+        arriving = running / self._request_seconds(times) if rate is None else rate
+        own = self._prefill_seconds()
+        share = arriving * own
+        limits["prefill FLOPs"] = share / MOST_PREFILL
+        wait = wait_quantile(own, share, self._demand.percentile)
+        spreads = fitted().spreads
+        first, each = _range(ttft + wait, spreads.ttft), _range(itl, spreads.tpot)
+        return _judged(replicas, running, limits, first, each, share, self._targets(first, each, wait, ttft))
+
+    def _targets(self, first: Range, each: Range, wait: float, ttft: float) -> dict[Limit, float]:
+        demand, found = self._demand, {}
+        alone = self._seconds(1.0)
+        assert alone is not None  # noqa: S101 # the caller has step times
+        if demand.itl_seconds is not None:
+            excess = each.high / 1e3 / demand.itl_seconds
+            unloaded = alone[1] * fitted().spreads.tpot.high > demand.itl_seconds
+            found["weights' bandwidth" if unloaded else "KV bandwidth"] = excess
+        if demand.ttft_seconds is not None:
+            name: Limit = "queue" if wait > ttft else "prefill FLOPs"
+            found[name] = first.high / 1e3 / demand.ttft_seconds
+        return found  # type: ignore[return-value] # keys are limits
+
+    def _pool_use(self, requests: float) -> float:
+        return (requests * (self._blocks - self._saved) + self._saved) / self._free
+
+    def _seconds(self, running: float) -> tuple[float, float] | None:
+        """Mean time to first token without the wait for other prompts, and between tokens."""
+        times, load = self._times, self._load
+        if times is None:
+            return None
+        now = max(1.0, min(running, self._most))
+        decoding = max(1.0, now / times.pipeline_parallel)
+        tokens = decoding * (load.prompt_tokens + load.output_tokens / 2)
+        steady = steady_state(times, Load(load.prompt_tokens, load.output_tokens, now), now)
+        cached = decoding * self._cached
+        more = times.step_seconds(decoding, tokens + cached) - times.step_seconds(decoding, tokens) if cached else 0.0
+        itl = steady.tpot_seconds + more
+        ttft = _first_token_seconds(times, load.prompt_tokens, self._cached, decoding, tokens + cached)
+        queued = max(0.0, running - now) / now * (ttft + load.output_tokens * itl)
+        return ttft + queued, itl
+
+    def _request_seconds(self, times: tuple[float, float]) -> float:
+        ttft, itl = times
+        return ttft + self._demand.output_tokens * itl
+
+    def _prefill_seconds(self) -> float:
+        assert self._times is not None  # noqa: S101 # the caller has step times
+        return self._times.prefill_seconds(self._load.prompt_tokens, self._cached)
+
+
+def wait_quantile(service_seconds: float, share: float, percentile: int) -> float:
+    """Seconds that ``percentile`` of prompts wait at most for those ahead: P(W > t) = share x exp(-(1 - share) t / s).
+
+    The M/M/1 queue; 0 where fewer wait at all than the percentile leaves out.
+    """
+    share = min(share, _ALMOST_ALL)
+    late = 1 - percentile / 100
+    return service_seconds / (1 - share) * math.log(share / late) if share > late else 0.0
+
+
+def request_blocks(engine: Engine, demand: Demand) -> tuple[int, int]:
+    """Blocks of a typical request at its end, and how many of them a shared prefix stores once for all."""
+    tokens = demand.prompt_tokens + demand.output_tokens
+    blocks = blocks_for_request(engine.layout, tokens)
+    shared = _cached_tokens(engine, demand)
+    rest = blocks_for_request(engine.layout, max(1, tokens - shared)) if shared else blocks
+    return blocks, max(0, blocks - rest)
+
+
+def _cached_tokens(engine: Engine, demand: Demand) -> int:
+    """Tokens of the shared prefix that are found again: whole blocks, never all of a prompt."""
+    resolved, block = engine.layout.resolved, max(1, engine.layout.block_tokens)
+    if not resolved.prefix_caching:
+        return 0
+    return min(demand.shared_tokens, demand.prompt_tokens - 1) // block * block
+
+
+def _first_token_seconds(times: StepTimes, prompt: int, cached: int, decoding: float, tokens: float) -> float:
+    """Arrival, the steps until one takes the prompt in, and its prefill beside what decodes."""
+    constants = times.fit
+    waiting = constants.wait_steps * times.step_seconds(max(1.0, decoding), max(1.0, tokens))
+    prefill = times.prefill_seconds(prompt, cached, decoding, tokens)
+    return constants.arrival_seconds * times.correction + waiting + constants.prefill_share * prefill
+
+
+def _range(seconds: float, spread: Spread) -> Range:
+    low, high = spread.low, spread.high
+    return Range(round(1e3 * seconds * low, 3), round(1e3 * seconds, 3), round(1e3 * seconds * high, 3))
+
+
+def _judged(
+    replicas: int,
+    running: float,
+    limits: dict[Limit, float],
+    ttft: Range | None,
+    itl: Range | None,
+    share: float | None,
+    targets: dict[Limit, float],
+) -> Serving:
+    everything = [*limits.items(), *targets.items()]
+    worst, excess = max(everything, key=lambda pair: pair[1])
+    return Serving(
+        replicas=replicas,
+        running=running,
+        excess=excess,
+        load_excess=max(limits.values()),
+        ttft_ms=ttft,
+        itl_ms=itl,
+        prefill_share=share,
+        limited_by=worst if excess > 1 else None,
+    )
