@@ -3,6 +3,7 @@
 import html
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,7 @@ def test_the_browser_shows_the_figures_of_the_plan(page: str, tmp_path: Path) ->
     shown = html.unescape(chromium.dumped(BROWSER, file))
     planned = plan_files([str(EXAMPLES / "qwen3.5-9b.yaml")]).planned[0].result()
     assert f"{planned['kv']['tokens']:,}" in shown
-    assert " ".join(planned["choice"]["args"]) in shown
+    assert shlex.join(planned["choice"]["args"]) in shown
     assert all(f"{item['bytes'] / 2**30:.2f} GiB" in shown for item in planned["memory"])
     assert "Not feasible: " in shown
 

@@ -1,5 +1,6 @@
 """What differs between two plans of a service, and what that does to its pods. Values in, values out."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -7,11 +8,12 @@ from typing import Any, Final, Literal
 from plimsoll.api import names
 from plimsoll.cli.planning import Planned
 from plimsoll.core.drift import differs
-from plimsoll.core.flags import BadFlagError, split_args
+from plimsoll.core.plan.extra_args import BadFlagError, argv_flags
 from plimsoll.core.plan.result import Plan, Refusal
 from plimsoll.core.request import FREE_OF_PLAN, read_request
 from plimsoll.core.rollout import render
 from plimsoll.facts import gpus
+from plimsoll.facts.engines import EngineVersion
 
 Kind = Literal["added", "removed", "changed", "unchanged"]
 Prices = Mapping[str, float]
@@ -158,9 +160,16 @@ def _capacity(plan: Plan) -> dict[str, str]:
 
 def _flags(plan: Plan) -> dict[str, str]:
     try:
-        return {name: "set" if value is None else value for name, value in split_args(plan.choice.args)}
-    except BadFlagError:
+        flags = argv_flags(plan.choice.args, EngineVersion.parse(plan.choice.engine_version))
+    except (BadFlagError, ValueError):
         return {"arguments": " ".join(plan.choice.args)}
+    return {name: _value(value) for name, value in flags.items()}
+
+
+def _value(value: Any) -> str:  # noqa: ANN401 - JSON
+    if value is True:
+        return "set"
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _restarts(old: Planned | None, new: Planned | None) -> str:

@@ -43,7 +43,9 @@ def test_the_same_twice_is_exit_0(tmp_path: Path) -> None:
         pytest.param({"engine": {"extraArgs": ["--seed=1"]}}, "--seed", "the one pod replaced", id="an argument"),
         pytest.param({"scaling": {"minReplicas": 3}}, "replicas", "none", id="replicas alone"),
         pytest.param({"tuning": {"mode": "Off"}}, "spec.tuning.mode", "none", id="tuning"),
-        pytest.param({"slo": {"ttft": "9s"}}, "spec.slo.ttft", "none: the plan is made anew", id="same pods"),
+        pytest.param(
+            {"hardware": {"gpu": H100, "maxGPUs": 7}}, "spec.hardware.maxGPUs", "none: the plan is made", id="same pods"
+        ),
     ],
 )
 def test_what_changes_and_which_pods_restart(tmp_path: Path, change: dict[str, Any], what: str, restarts: str) -> None:

@@ -1,6 +1,7 @@
 """``plimsoll plan`` as a command: forms, exit codes, bad input beside good, the kubectl plugin, start-up imports."""
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +44,8 @@ def test_the_table_has_the_figures_of_the_plan() -> None:
     found = json.loads(plan(written(service()), "-o", "json").stdout)
     table = plan(written(service())).stdout
     assert table.startswith("llm/docs: feasible\n")
-    assert " ".join(["vllm serve Qwen/Qwen3-8B", *found["choice"]["args"]]) in table
+    assert shlex.join(["vllm", "serve", "Qwen/Qwen3-8B", *found["choice"]["args"]]) in table
+    assert f"{found['latency']['ttftMs']['mid']:,.0f} ms" in table
     assert f"{found['kv']['tokens']:,}" in table
     assert all(item["item"] in table and item["basis"] in table for item in found["memory"])
 
@@ -123,7 +125,7 @@ def test_html_stands_alone(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     assert plan(written(service(), TOO_LARGE), "--html", str(page)).exit_code == 1
     text = page.read_text(encoding="utf-8")
-    assert text.count('role="img"') == 3
+    assert text.count('role="img"') == 4
     assert not any(mark in text for mark in (" src=", "http://", "https://", "@import", "<script", "<link"))
 
 

@@ -4,15 +4,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from plimsoll.cli.report.svg import WIDTH, dot, figure, line, rect, text, ticks
-from plimsoll.core.plan.words import GIB, gib, milliseconds
 from plimsoll.core.plan.result import MemoryItem, Range
+from plimsoll.core.plan.words import GIB, gib, milliseconds
 
 COLOURS: Final = 5
 MEMORY_HEIGHT: Final = 66
 BAR_TOP: Final = 4
 BAR_HEIGHT: Final = 34
 NARROWEST_LABEL: Final = 30
-ROW_HEIGHT: Final = 50
+ROW_HEIGHT: Final = 62
 STRIPED: Final = ("fitted", "assumed")
 NAME_SHARE: Final = 0.97
 
@@ -72,16 +72,18 @@ def latency_ranges(found: Sequence[tuple[str, Range, float | None]], key: str) -
 
 def _latency_words(span: Range, limit: float | None) -> str:
     words = milliseconds({"low": span.low, "mid": span.mid, "high": span.high})
-    return words + (f", limit {limit:,.4g} ms" if limit else ", no limit given")
+    return words + (f", limit {limit:,.4g} ms" if limit else "")
 
 
 def _latency_row(name: str, span: Range, limit: float | None, y: float) -> Iterator[str]:
     top = max(span.high, limit or 0) / NAME_SHARE
     scale = (WIDTH - 2) / top if top > 0 else 0.0
-    yield text(1, y + 14, f"{name}: {_latency_words(span, limit)}", css="label strong")
-    yield rect(1, y + 22, WIDTH - 2, 12, "track")
     late = limit is not None and span.high > limit
+    yield text(1, y + 14, f"{name}: {_latency_words(span, None)}", css="strong")
+    yield rect(1, y + 22, WIDTH - 2, 12, "track")
     yield rect(1 + span.low * scale, y + 22, max((span.high - span.low) * scale, 2), 12, "late" if late else "span")
     yield dot(1 + span.mid * scale, y + 28)
     if limit:
-        yield line(1 + limit * scale, y + 18, 1 + limit * scale, y + 38, "limit")
+        x = 1 + limit * scale
+        yield line(x, y + 19, x, y + 37, "limit")
+        yield text(x, y + 49, f"limit {limit:,.4g} ms", "end" if x > WIDTH / 2 else "start")

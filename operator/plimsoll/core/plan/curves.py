@@ -1,12 +1,11 @@
 """How a plan's capacity moves: requests at once over context length, GPUs over load. Figures for pictures, no I/O."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from plimsoll.core.flags import BadFlagError, split_args
 from plimsoll.core.kv import EngineOptions, KVLayout, plan_layout
 from plimsoll.core.kv import Refusal as EngineRefusal
+from plimsoll.core.plan.extra_args import BadFlagError, argv_flags
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.serve_flags import read_serve_flags
 from plimsoll.facts import gpus
@@ -40,17 +39,11 @@ def layout_of(plan: Plan, facts: ModelFacts) -> KVLayout | None:
         return None
     try:
         version = EngineVersion.parse(plan.choice.engine_version)
-        options = read_serve_flags(serve_flags(plan.choice.args), version).options
+        options = read_serve_flags(argv_flags(plan.choice.args, version), version).options
         layout = plan_layout(facts, EngineOptions(device=gpu, version=version, **options))
     except (EngineRefusal, BadFlagError, ValueError):
         return None
     return layout if layout.bytes_per_block == plan.kv.bytes_per_block else None
-
-
-def serve_flags(args: Sequence[str]) -> Mapping[str, Any]:
-    """An argv as flag names with underscores and values; a flag without a value is true."""
-    pairs = split_args(args)
-    return {name.removeprefix("--").replace("-", "_"): True if value is None else value for name, value in pairs}
 
 
 def requests_at_once(layout: KVLayout, num_blocks: int, tokens: int) -> float:

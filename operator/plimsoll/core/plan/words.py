@@ -4,6 +4,7 @@ The input is the contract's JSON of a plan (`plimsoll plan -o json`, ``status.pl
 and what a cluster reports read alike. What is absent is left out or called unknown, never shown as 0.
 """
 
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -26,6 +27,10 @@ _LIMITS: Final[Mapping[str, str]] = {
     "no": "not met on any candidate; this is the best effort",
     "unknown": "unknown: it cannot be told for this load, model or GPU",
 }
+
+_MORE_THAN_ALONE: Final = 1.01
+_LONGEST_SUBJECT: Final = 2
+_WHOLE: Final = 100
 
 PlanJSON = Mapping[str, Any]
 
@@ -63,7 +68,7 @@ def sections(plan: PlanJSON, model: str = "MODEL") -> tuple[Section, ...]:
         Section("Latency", tuple(_latency(plan))),
         Section("Would fit (each was planned)", _pairs(plan, "nearest", ("change", "message"))),
         Section("Tried and not chosen", _pairs(plan, "rejected", ("choice", "reason", "message"))),
-        Section("Taken for granted", tuple((text,) for text in plan.get("assumptions") or ())),
+        Section("Why, and what is taken for granted", tuple(map(_about, plan.get("assumptions") or ()))),
     )
     return tuple(section for section in found if section.rows)
 
@@ -77,7 +82,7 @@ def _what(plan: PlanJSON, model: str) -> Iterator[tuple[str, ...]]:
     engines = choice.get("enginesPerReplica", 1)
     if engines > 1:
         yield "engines", f"{engines} in a replica (data-parallel ranks), each with a KV cache of its own"
-    yield "command", f"vllm serve {model} {' '.join(choice.get('args') or ())}"
+    yield "command", shlex.join(["vllm", "serve", model, *(choice.get("args") or ())])
 
 
 def _memory(plan: PlanJSON) -> Iterator[tuple[str, ...]]:
@@ -98,7 +103,8 @@ def _capacity(plan: PlanJSON) -> Iterator[tuple[str, ...]]:
     yield "full context", f"{kv['maxConcurrency']:.2f} requests at once"
     if kv.get("blocksPerRequestAtLoad"):
         blocks, requests = kv["blocksPerRequestAtLoad"], kv["concurrencyAtLoad"]
-        yield "typical load", f"{requests:,.1f} requests at once, {_count(blocks, 'block')} each"
+        shared = ", what they share counted once" if requests * blocks > kv["numBlocks"] * _MORE_THAN_ALONE else ""
+        yield "typical load", f"{requests:,.1f} requests at once, {_count(blocks, 'block')} each{shared}"
 
 
 def _latency(plan: PlanJSON) -> Iterator[tuple[str, ...]]:
@@ -117,9 +123,18 @@ def _pairs(plan: PlanJSON, key: str, columns: tuple[str, ...]) -> tuple[tuple[st
     return tuple(tuple(str(entry.get(column, "")) for column in columns) for entry in plan.get(key) or ())
 
 
+def _about(text: str) -> tuple[str, ...]:
+    """``subject: what about it`` in two cells."""
+    subject, colon, rest = text.partition(": ")
+    return (subject, rest) if colon and len(subject.split()) <= _LONGEST_SUBJECT else ("", text)
+
+
 def milliseconds(span: Mapping[str, float]) -> str:
-    """A range of milliseconds in three figures at most: ``likely 21 ms (18 to 30)``."""
-    return f"likely {span['mid']:,.3g} ms ({span['low']:,.3g} to {span['high']:,.3g})"
+    """A range of milliseconds: ``likely 21.4 ms (18 to 30)``, whole from 100 on."""
+    low, mid, high = (
+        f"{span[end]:,.0f}" if span[end] >= _WHOLE else f"{span[end]:.3g}" for end in ("low", "mid", "high")
+    )
+    return f"likely {mid} ms ({low} to {high})"
 
 
 def gib(value: float) -> str:
