@@ -40,12 +40,9 @@ def capacity_plot(curve: Sequence[tuple[int, float]], cap: int | None, marks: Se
         *_grid_across([(value, short(value)) for value in _powers(shortest, longest, 2)], across, "tokens a request"),
     ]
     if cap:
-        parts += [
-            line(LEFT, up(cap), RIGHT, up(cap), "limit"),
-            text(RIGHT, up(cap) - 5, f"--max-num-seqs {cap}", "end"),
-        ]
+        parts += _cap(cap, up, curve_starts_above=curve[0][1] > cap)
     parts.append(path([(across(tokens), up(requests)) for tokens, requests in curve], "curve"))
-    parts += [part for mark in marks for part in _named(mark, across, up, below=True)]
+    parts += [part for mark in marks for part in _named(mark, across, up)]
     said = "; ".join(f"{mark.name}: {mark.y:,.1f} at once" for mark in marks)
     return figure("Requests at once against their length", said, HEIGHT, parts, key)
 
@@ -65,10 +62,18 @@ def fleet_plot(size: FleetSize, requests: float | None, planned_gpus: int, most_
         parts += [text(LEFT + 4, up(most_gpus) - 5, f"maxGPUs {most_gpus}")]
     parts.append(path(_stairs(size, replicas, reach, across, up), "curve"))
     if requests:
-        parts += _named(Mark(f"plan: {planned_gpus} GPUs, load {requests:,.0f}", requests, planned_gpus), across, up)
+        parts.append(dot(across(requests), up(planned_gpus)))
+        parts.append(text(RIGHT, 12, f"● plan: {planned_gpus} GPUs, load {requests:,.0f}", "end", "strong"))
     said = f"One replica holds {size.requests_per_replica:,.1f} requests of {size.request_tokens:,} tokens on "
     said += f"{size.gpus_per_replica} GPUs; the plan has {planned_gpus} GPUs"
     return figure("GPUs against load", said, HEIGHT, parts, key)
+
+
+def _cap(cap: int, up: Scale, *, curve_starts_above: bool) -> Iterator[str]:
+    """The sequence cap, named on the side where the falling curve is not."""
+    y, words = up(cap), f"--max-num-seqs {cap}"
+    yield line(LEFT, y, RIGHT, y, "limit")
+    yield text(LEFT + 4, y + 15, words) if curve_starts_above else text(RIGHT, y - 5, words, "end")
 
 
 def _reach(size: FleetSize, requests: float | None, most_gpus: int) -> float:
@@ -87,13 +92,13 @@ def _stairs(size: FleetSize, replicas: int, reach: float, across: Scale, up: Sca
     return points
 
 
-def _named(mark: Mark, across: Scale, up: Scale, *, below: bool = False) -> Iterator[str]:
-    """A point and its name, on the side where the curve is not: under one that falls, over one that rises."""
+def _named(mark: Mark, across: Scale, up: Scale) -> Iterator[str]:
+    """A point and its name, on the side where a falling curve is not."""
     x, y = across(mark.x), up(mark.y)
     on_the_right = x > (LEFT + RIGHT) / 2
-    beside = y + 18 if below and on_the_right else max(y - 9, 12)
+    beside = (x - 4, y + 18, mark.name, "end") if on_the_right else (x + 8, max(y - 9, 12), mark.name, "start")
     yield dot(x, y)
-    yield text(x + (-4 if on_the_right else 8), beside, mark.name, "end" if on_the_right else "start", "strong")
+    yield text(*beside, "strong")
 
 
 def _grid_up(at: Sequence[tuple[float, str]], up: Scale, title: str) -> Iterator[str]:
