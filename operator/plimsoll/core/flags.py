@@ -50,7 +50,7 @@ def _ours(start: EngineStart, demand: Demand, model_id: str) -> Iterator[Argumen
     yield from _parallelism(start)
     yield from _memory(start)
     yield from _scheduling(start)
-    yield from _model(start)
+    yield from _model(start, model_id)
     yield from _serving(start.options.version, demand)
 
 
@@ -101,13 +101,13 @@ def _schedules_ahead(start: EngineStart) -> bool:
     return options.rules.counts_in_flight and plain and options.async_scheduling is None
 
 
-def _model(start: EngineStart) -> Iterator[Argument]:
+def _model(start: EngineStart, model_id: str) -> Iterator[Argument]:
     options, facts = start.options, start.facts
     if _has_gated_delta_net(facts) and _knows(options.version, "--gdn-prefill-backend"):
         yield "--gdn-prefill-backend", options.gdn_prefill_backend
     if options.text_only and facts.multimodal:
         yield from _without_towers(options)
-    parsers = parsers_of(facts.model_type, facts.architecture, options.version)
+    parsers = parsers_of(facts.model_type, model_id, facts.architecture, options.version)
     if start.flags.pooling:
         return
     if parsers.reasoning:

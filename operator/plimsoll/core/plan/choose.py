@@ -16,7 +16,6 @@ from plimsoll.core.plan.model import ModelConfig
 from plimsoll.core.plan.nearest import nearest_changes, shorter_context
 from plimsoll.core.plan.result import Plan, Refusal
 from plimsoll.core.plan.search import Candidate, polished, search
-from plimsoll.core.plan.serving import EngineService
 from plimsoll.core.plan.wish import Inventory, RefusedError, Wish, resolve_wish
 from plimsoll.facts.limits import states_max_model_len
 
@@ -61,7 +60,7 @@ def _as_asked(wish: Wish, best: Candidate) -> Candidate:
     if wish.spec.scaling.mode == "Auto":
         return best
     replicas = max(1, min(wish.spec.replicas, wish.most_replicas(best.engine.shape.gpus)))
-    serving = EngineService(best.engine, wish.demand).serve(replicas)
+    serving = best.service.serve(replicas)
     return replace(best, serving=serving, cost=best.cost / best.serving.replicas * replicas)
 
 

@@ -10,7 +10,7 @@ from plimsoll.core.kv import Capacity
 from plimsoll.core.plan.fit import Engine, Failed, gib
 from plimsoll.core.plan.result import Answer, Choice, KVBudget, Plan, Range, Rejected, to_json
 from plimsoll.core.plan.search import Candidate, Found, best_first_reason, objective
-from plimsoll.core.plan.serving import FULLEST_POOL, EngineService, Serving, request_blocks
+from plimsoll.core.plan.serving import FULLEST_POOL, Serving, request_blocks
 from plimsoll.core.plan.wish import Wish
 
 MOST_REJECTED: Final = 8
@@ -64,6 +64,9 @@ def rejections(wish: Wish, best: Candidate, found: Found) -> tuple[Rejected, ...
     for other in found.candidates[1:]:
         reason, message = best_first_reason(wish, best, other)
         others.append(Rejected(_short(str(other)), reason, _short(message)))
+    for skipped in found.skipped:
+        message = f"at least {skipped.gpus} GPUs, cost {skipped.cost:.5g} against {best.cost:.5g}"
+        others.append(Rejected(_short(str(skipped.shape)), "Costlier", message))
     failed = [_failed(each) for each in found.failed]
     half = MOST_REJECTED // 2
     kept = others[: max(half, MOST_REJECTED - len(failed))]
@@ -138,7 +141,7 @@ def _notes(wish: Wish, best: Candidate) -> Iterator[str]:
         yield _held(wish, best)
     if not serving.good and serving.limited_by:
         yield _what_limits(wish, serving)
-    yield from _about_latency(wish, engine, serving)
+    yield from _about_latency(wish, best)
     yield from _about_scaling(wish)
     yield from _about_shape(engine)
     yield from _about_knobs(engine)
@@ -184,12 +187,13 @@ def _what_limits(wish: Wish, serving: Serving) -> str:
     )
 
 
-def _about_latency(wish: Wish, engine: Engine, serving: Serving) -> Iterator[str]:
-    if serving.ttft_ms is None:
-        yield f"latency: unknown, no bandwidth or FLOP/s of {engine.shape.label}; replicas follow from the pool alone"
+def _about_latency(wish: Wish, best: Candidate) -> Iterator[str]:
+    if best.serving.ttft_ms is None:
+        label = best.engine.shape.label
+        yield f"latency: unknown, no bandwidth or FLOP/s of {label}; replicas follow from the pool alone"
         return
     tokens = wish.context_tokens - 1
-    found = EngineService(engine, wish.demand).alone(max(1, tokens))
+    found = best.service.alone(max(1, tokens))
     if found is not None:
         low, mid, high = (value / 1e3 for value in (found.low, found.mid, found.high))
         yield f"latency: a prompt of the whole context alone answers after {mid:.2f} s ({low:.2f} to {high:.2f})"

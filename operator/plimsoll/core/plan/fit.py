@@ -11,7 +11,7 @@ from typing import Any, Final
 from plimsoll.api import reasons
 from plimsoll.api.reasons import camel_reason
 from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, Refusal, capacity, plan_layout
-from plimsoll.core.kv.refusals import KV_CACHE_TOO_SMALL, MAX_NUM_SEQS_ABOVE_STATE_BLOCKS, NO_MEMORY_FOR_KV
+from plimsoll.core.kv.refusals import KV_CACHE_TOO_SMALL, NO_MEMORY_FOR_KV
 from plimsoll.core.memory import MemoryBudget, MemoryFlags, budget
 from plimsoll.core.plan.refuse import (
     NOT_ENOUGH_FREE_MEMORY,
@@ -92,7 +92,19 @@ def fit(wish: Wish, shape: Shape) -> Engine | Failed:
     problem = partition_problem(wish.facts, shape)
     if problem:
         return Failed(shape, Rejected(str(shape), reasons.HEADS_NOT_DIVISIBLE.name, f"{problem} ({shape})"))
-    return _turned(wish, shape)
+    return _too_heavy(wish, shape) or _turned(wish, shape)
+
+
+def _too_heavy(wish: Wish, shape: Shape) -> Failed | None:
+    """Whether even an even share of the weights fills the GPU: then nothing else needs to be computed."""
+    share = wish.least_weights_bytes / shape.gpus
+    if share < shape.gpu.torch_total_bytes * HIGHEST_UTILISATION or wish.overrides.memory.get("cpu_offload_bytes"):
+        return None
+    message = (
+        f"spec.hardware.gpu: {shape.label} has {gib(shape.gpu.torch_total_bytes)}, at TP {shape.tensor_parallel} the "
+        f"weights of {wish.spec.model.id} take at least {gib(share)} a GPU: nothing is left for KV cache"
+    )
+    return Failed(shape, Rejected(str(shape), reasons.NO_MEMORY_FOR_KV.name, message))
 
 
 def default_knobs(wish: Wish, shape: Shape) -> Knobs:

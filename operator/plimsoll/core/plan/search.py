@@ -1,7 +1,7 @@
 """All shapes on all allowed GPUs, each with the replicas the demand needs; which of them is best, and why."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,12 +15,16 @@ from plimsoll.core.plan.fit import (
     start_engine,
 )
 from plimsoll.core.plan.serving import EngineService, Serving, request_blocks
-from plimsoll.core.plan.shapes import Shape, node_size, with_stages, within_a_node
+from plimsoll.core.plan.shapes import Fixed, Shape, node_size, with_stages, within_a_node
 from plimsoll.core.plan.wish import Wish
+from plimsoll.facts.gpus import GPU
+from plimsoll.facts.models import ModelFacts
 
 ALIKE: Final = 0.03
 """Speeds closer than this are the same: the model of latency does not tell them apart."""
 SPARE_SEQUENCES: Final = 1.25
+
+Tier = Callable[[ModelFacts, GPU, str, int, Fixed], Iterator[Shape]]
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Candidate:
     engine: Engine
     serving: Serving
     cost: float
+    service: EngineService
     tokens_per_cost: float = 0.0
 
     @property
@@ -42,33 +47,74 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Found:
-    """The result of a search: candidates best first, and what failed."""
+class Skipped:
+    """A shape that was not tried: whatever it bears, it costs more than what was found."""
 
-    candidates: tuple[Candidate, ...] = ()
-    failed: tuple[Failed, ...] = field(default=())
+    shape: Shape
+    gpus: int
+    cost: float
+
+
+@dataclass
+class Found:
+    """The result of a search: candidates (best first at its end), what failed, what was not worth trying."""
+
+    candidates: list[Candidate] = field(default_factory=list)
+    failed: list[Failed] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+
+    @property
+    def cheapest_good(self) -> float:
+        """Cost of the cheapest candidate that meets load and targets."""
+        return min((found.cost for found in self.candidates if found.serving.good), default=math.inf)
 
 
 def search(wish: Wish) -> Found:
-    """Try every shape; pipelines only on products where no shape without stages starts within the budget."""
-    engines: list[Engine] = []
-    failed: list[Failed] = []
-    for gpu, label in wish.products:
-        node = node_size(gpu, label, wish.inventory.gpus_per_node)
-        usable = _sorted(wish, within_a_node(wish.facts, gpu, label, node, wish.fixed), failed)
-        if not usable:
-            usable = _sorted(wish, with_stages(wish.facts, gpu, label, node, wish.fixed), failed, first_only=True)
-        engines += usable
-    candidates = [_candidate(wish, engine) for engine in engines]
-    return Found(tuple(sorted(candidates, key=lambda candidate: _rank(wish, candidate))), tuple(failed))
+    """Try shapes, cheapest first; pipelines only on products where no shape without stages starts within the budget."""
+    found = Found()
+    _try(wish, [shape for product in wish.products for shape in _tier(wish, product, within_a_node)], found)
+    without = [product for product in wish.products if not _serves(product[1], found)]
+    for product in without:
+        _try(wish, _tier(wish, product, with_stages), found, first_only=True)
+    found.candidates.sort(key=lambda candidate: _rank(wish, candidate))
+    return found
+
+
+def _tier(wish: Wish, product: tuple[GPU, str], shapes: Tier) -> list[Shape]:
+    gpu, label = product
+    return list(shapes(wish.facts, gpu, label, node_size(gpu, label, wish.inventory.gpus_per_node), wish.fixed))
+
+
+def _serves(label: str, found: Found) -> bool:
+    shapes = [candidate.engine.shape for candidate in found.candidates] + [skipped.shape for skipped in found.skipped]
+    return any(shape.label == label for shape in shapes)
+
+
+def _try(wish: Wish, shapes: list[Shape], found: Found, *, first_only: bool = False) -> None:
+    """Add what shapes give. Where cost decides, what must cost more than a good candidate is not tried."""
+    for shape in sorted(shapes, key=lambda shape: (_least_cost(wish, shape), shape.simplicity)):
+        least = _least_cost(wish, shape)
+        if objective(wish) == "Balanced" and least > found.cheapest_good * (1 + 1e-9):
+            found.skipped.append(Skipped(shape, shape.gpus * wish.replicas, least))
+            continue
+        engine = fit(wish, shape)
+        if isinstance(engine, Failed):
+            found.failed.append(engine)
+            continue
+        found.candidates.append(_candidate(wish, engine))
+        if first_only:
+            return
+
+
+def _least_cost(wish: Wish, shape: Shape) -> float:
+    return wish.replicas * shape.gpus * unit_price(wish, shape.label, shape.gpu.memory_driver_bytes)
 
 
 def anything_starts(wish: Wish) -> Engine | None:
     """The first engine that starts and serves the context, without asking what it makes of the demand."""
-    for gpu, label in wish.products:
-        node = node_size(gpu, label, wish.inventory.gpus_per_node)
+    for product in wish.products:
         for tier in (within_a_node, with_stages):
-            for shape in tier(wish.facts, gpu, label, node, wish.fixed):
+            for shape in _tier(wish, product, tier):
                 found = fit(wish, shape)
                 if isinstance(found, Engine):
                     return found
@@ -84,7 +130,7 @@ def polished(wish: Wish, candidate: Candidate) -> Candidate:
     if "max_num_seqs" in wish.overrides.options:
         return candidate
     engine = candidate.engine
-    most = _bearable(wish, engine, candidate.serving)
+    most = _bearable(wish, candidate)
     if most >= engine.knobs.sequences:
         return candidate
     knobs = replace(engine.knobs, sequences=most)
@@ -92,9 +138,10 @@ def polished(wish: Wish, candidate: Candidate) -> Candidate:
         smaller = start_engine(wish, engine.shape, knobs)
     except Refusal:
         return candidate
-    serving = EngineService(smaller, wish.demand).serve(candidate.serving.replicas)
+    service = EngineService(smaller, wish.demand, candidate.service.times)
+    serving = service.serve(candidate.serving.replicas)
     kept = serving.good or not candidate.serving.good
-    return replace(candidate, engine=smaller, serving=serving) if kept else candidate
+    return replace(candidate, engine=smaller, serving=serving, service=service) if kept else candidate
 
 
 def best_first_reason(wish: Wish, best: Candidate, other: Candidate) -> tuple[str, str]:
@@ -132,19 +179,6 @@ def unit_price(wish: Wish, label: str, memory_bytes: int) -> float:
     return prices[label] if priced else round(memory_bytes / (1 << 30), 1)
 
 
-def _sorted(wish: Wish, shapes: Iterator[Shape], failed: list[Failed], *, first_only: bool = False) -> list[Engine]:
-    engines: list[Engine] = []
-    for shape in shapes:
-        found = fit(wish, shape)
-        if isinstance(found, Failed):
-            failed.append(found)
-            continue
-        engines.append(found)
-        if first_only:
-            break
-    return engines
-
-
 def _candidate(wish: Wish, engine: Engine) -> Candidate:
     service = EngineService(engine, wish.demand)
     most = wish.most_replicas(engine.shape.gpus)
@@ -155,7 +189,7 @@ def _candidate(wish: Wish, engine: Engine) -> Candidate:
     if objective(wish) == "Throughput":
         engines = engine.shape.data_parallel
         rate = engines * service.tokens_per_second(service.most_within_targets()) / (engine.shape.gpus * price)
-    return Candidate(engine, serving, cost, rate)
+    return Candidate(engine, serving, cost, service, rate)
 
 
 def _rank(wish: Wish, candidate: Candidate) -> tuple[object, ...]:
@@ -190,15 +224,15 @@ def _step(value: float) -> int:
     return round(math.log(max(value, 1e-9)) / math.log1p(ALIKE))
 
 
-def _bearable(wish: Wish, engine: Engine, serving: Serving) -> int:
+def _bearable(wish: Wish, candidate: Candidate) -> int:
     """Sequences that the pool holds at typical length and the ITL target bears, never fewer than the load needs."""
+    engine, serving = candidate.engine, candidate.serving
     blocks, saved = request_blocks(engine, wish.demand)
     each = max(1, blocks - saved)
     fits = rounded_down((engine.low.num_blocks - 1 - saved) // each)
     needed = rounded_up(math.ceil(serving.running * SPARE_SEQUENCES))
     if wish.demand.itl_seconds is not None and serving.good:
-        service = EngineService(engine, wish.demand)
-        bears = max(needed, rounded_down(service.most_within_targets()))
+        bears = max(needed, rounded_down(candidate.service.most_within_targets()))
         fits = min(fits, bears)
     least = min(needed, engine.knobs.sequences)
     return max(least if serving.good else 1, fits)

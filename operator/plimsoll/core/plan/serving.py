@@ -23,7 +23,7 @@ FULLEST_POOL: Final = 0.85
 MOST_PREFILL: Final = 0.8
 """Share of an engine's time that prompts may take: above it the queue in front of them runs away."""
 _ALMOST_ALL: Final = 0.99
-_ROUNDS: Final = 24
+_ROUNDS: Final = 14
 
 Limit = Literal["KV", "sequences", "prefill FLOPs", "weights' bandwidth", "KV bandwidth", "queue"]
 
@@ -51,10 +51,11 @@ class Serving:
 class EngineService:
     """One engine (data-parallel rank) asked many times about a demand."""
 
-    def __init__(self, engine: Engine, demand: Demand) -> None:
+    def __init__(self, engine: Engine, demand: Demand, times: StepTimes | None = None) -> None:
         start = engine.start
         self._engine, self._demand = engine, demand
-        self._times: StepTimes | None = step_times(start.facts, start.options, start.flags)
+        self.times = times or step_times(start.facts, start.options, start.flags)
+        self._known: dict[float, tuple[float, float]] = {}
         self._blocks, self._saved = request_blocks(engine, demand)
         self._free = max(1, engine.low.num_blocks - 1)
         new = demand.prompt_tokens - _cached_tokens(engine, demand)
@@ -83,9 +84,9 @@ class EngineService:
 
     def alone(self, prompt_tokens: int) -> Range | None:
         """Time to first token of one prompt on an idle engine, milliseconds."""
-        if self._times is None:
+        if self.times is None:
             return None
-        return _range(_first_token_seconds(self._times, prompt_tokens, 0, 0.0, 0.0), fitted().spreads.ttft)
+        return _range(_first_token_seconds(self.times, prompt_tokens, 0, 0.0, 0.0), fitted().spreads.ttft)
 
     def most_within_targets(self) -> int:
         """The most requests one engine may run at once without missing a target or its pool."""
@@ -105,7 +106,7 @@ class EngineService:
 
     def _of_rate(self, replicas: int, rate: float) -> Serving:
         """Requests in the engine that a rate of arrivals makes, by Little's law: as many as leave again."""
-        if self._times is None:
+        if self.times is None:
             return self._loaded(replicas, 1, None)
         low, high = 0.0, max(1.0, self._most)
         if self._rate_at(high) < rate:
@@ -160,9 +161,15 @@ class EngineService:
 
     def _seconds(self, running: float) -> tuple[float, float] | None:
         """Mean time to first token without the wait for other prompts, and between tokens."""
-        times, load = self._times, self._load
-        if times is None:
+        if self.times is None:
             return None
+        found = self._known.get(running)
+        if found is None:
+            found = self._known[running] = self._computed(self.times, running)
+        return found
+
+    def _computed(self, times: StepTimes, running: float) -> tuple[float, float]:
+        load = self._load
         now = max(1.0, min(running, self._most))
         decoding = max(1.0, now / times.pipeline_parallel)
         tokens = decoding * (load.prompt_tokens + load.output_tokens / 2)
@@ -179,8 +186,8 @@ class EngineService:
         return ttft + self._demand.output_tokens * itl
 
     def _prefill_seconds(self) -> float:
-        assert self._times is not None  # noqa: S101 # the caller has step times
-        return self._times.prefill_seconds(self._load.prompt_tokens, self._cached)
+        assert self.times is not None  # noqa: S101 # the caller has step times
+        return self.times.prefill_seconds(self._load.prompt_tokens, self._cached)
 
 
 def wait_quantile(service_seconds: float, share: float, percentile: int) -> float:

@@ -4,13 +4,15 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 from plimsoll.api import reasons
 from plimsoll.api.reasons import Reason
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.core.kv import Speculation
+from plimsoll.core.kv import EngineOptions, Speculation
+from plimsoll.core.memory import MemoryFlags
+from plimsoll.core.memory.loaded import loaded_weights
 from plimsoll.core.plan.demand import Demand, read_demand
 from plimsoll.core.plan.extra_args import BadFlagError, Overrides, read_overrides
 from plimsoll.core.plan.model import ModelConfig, bundled_config
@@ -24,6 +26,8 @@ from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitect
 
 _IMAGE_TAG: Final = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
 _REMEMBERED_MODELS: Final = 256
+_SURELY: Final = 0.95
+"""Padding differs between GPUs by less than the rest."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +82,14 @@ class Wish:
     def context_tokens(self) -> int:
         """The engine's maximum length: what is asked, or more where the user's own flag says so."""
         return max(self.spec.context_tokens, self.overrides.options.get("max_model_len") or 0)
+
+    @cached_property
+    def least_weights_bytes(self) -> float:
+        """Bytes of the weights over all GPUs of a replica, at the least; what every engine repeats is counted once."""
+        gpu, _ = self.products[0]
+        options = EngineOptions(device=gpu, version=self.version, text_only=True)
+        flags = MemoryFlags(quantization=self.overrides.memory.get("quantization"))
+        return loaded_weights(self.facts, options, flags, 0).item.bytes * _SURELY
 
     def most_replicas(self, gpus_per_replica: int) -> int:
         """Replicas that GPUs and, in mode Auto, ``maxReplicas`` allow."""
@@ -187,8 +199,8 @@ def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str
     merged = dict(config)
     for key, value in overrides.items():
         before = merged.get(key)
-        nested = isinstance(before, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merged(before, value) if nested else value
+        both = isinstance(before, Mapping) and isinstance(value, Mapping)
+        merged[key] = _merged(dict(before or {}), value) if both else value
     return merged
 
 
