@@ -12,8 +12,9 @@ import typer
 from plimsoll.api import reasons
 from plimsoll.api.parse import parse_service
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.cli.documents import Bad, ConfigMap, Document, read_documents
+from plimsoll.cli.documents import ConfigMap, Document, read_documents
 from plimsoll.cli.output import BAD_INPUT, complain
+from plimsoll.cli.sources import Bad
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.configmaps import UnreadableError, files_of, referenced
 from plimsoll.core.plan.model import ModelConfig, bundled_config

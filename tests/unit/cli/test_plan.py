@@ -65,8 +65,15 @@ def test_infeasible_is_exit_1_with_the_arithmetic_and_what_would_fit() -> None:
         pytest.param("a: [1,\nb: 2}\n", "stdin:14: not YAML", id="the line of a YAML error"),
         pytest.param("- 1\n", "a list, not a Kubernetes object", id="not an object"),
         pytest.param("spec: {}\n", "no kind", id="no kind"),
-        pytest.param(written(service(contextTokens="many")), "spec.contextTokens: 'many'", id="a wrong type"),
+        pytest.param(written(service(contextTokens="many")), "stdin:23: spec.contextTokens: 'many'", id="a wrong type"),
+        pytest.param(written(service(contextToken=1)), "stdin:24: spec.contextToken: 1", id="the line of a field"),
         pytest.param(written(service(contextToken=1)), "did you mean contextTokens?", id="a misspelt field"),
+        pytest.param(written(service()) + "spec: {}\n", "stdin:24: spec: stands here and at line 18", id="a key twice"),
+        pytest.param(
+            json.dumps({"kind": "List", "items": [service("x"), service("y", replicas=-1)]}, indent=1) + "\n",
+            "stdin:48: spec.replicas: -1: must be at least 0",
+            id="an item of a list",
+        ),
     ],
 )
 def test_a_bad_document_is_exit_2_and_the_good_ones_are_planned(bad: str, said: str) -> None:
@@ -74,8 +81,20 @@ def test_a_bad_document_is_exit_2_and_the_good_ones_are_planned(bad: str, said: 
     assert good.count("\n") == 11
     result = plan(f"{good}---\n{bad}---\n{written(service('last'))}", "-o", "json")
     assert result.exit_code == 2
-    assert [found["service"] for found in json.loads(result.stdout)] == ["llm/docs", "llm/last"]
+    planned = [found["service"] for found in json.loads(result.stdout)]
+    assert (planned[0], planned[-1]) == ("llm/docs", "llm/last")
     assert said in result.stderr
+
+
+def test_merged_keys_may_be_overridden() -> None:
+    text = written(service()).replace("spec:\n", "spec:\n  <<: {contextTokens: 1, replicas: 2}\n")
+    result = plan(text, "-o", "json")
+    assert result.exit_code == 0
+    assert "--max-model-len" in result.stdout
+
+
+def test_other_kinds_are_nobody_s_business() -> None:
+    assert plan(f"kind: Deployment\nspec: 1\nspec: 2\n---\n{written(service())}").exit_code == 0
 
 
 @pytest.mark.parametrize(
