@@ -138,6 +138,12 @@ MAX_GPUS_EXCEEDED: Final = Reason(
     "The fewest replicas asked for need more GPUs than hardware.maxGPUs.",
     "Raise hardware.maxGPUs, or lower scaling.minReplicas.",
 )
+SEVERAL_NODES: Final = Reason(
+    "SeveralNodes",
+    _REFUSED,
+    "One replica would have to span several nodes, which is planned but not rolled out.",
+    "Allow a larger GPU in hardware.gpus, or use a quantised checkpoint; `plimsoll plan` shows the plan.",
+)
 BAD_FLAG: Final = Reason(
     "BadFlag",
     _REFUSED,
@@ -161,12 +167,6 @@ UNKNOWN_ARCHITECTURE: Final = Reason(
     _REFUSED,
     "The model's architecture is not one whose KV cache can be calculated.",
     "Use a newer Plimsoll, or ask for the architecture in an issue.",
-)
-UNKNOWN_ENGINE_VERSION: Final = Reason(
-    "UnknownEngineVersion",
-    _REFUSED,
-    "There is no table of flags and memory rules for engine.version.",
-    "Use a version that the message names.",
 )
 INVALID_MODEL_CONFIG: Final = Reason(
     "InvalidModelConfig",

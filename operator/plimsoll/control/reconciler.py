@@ -132,7 +132,8 @@ class Reconciler:
         fleet = live.get((DEPLOYMENTS, request.name))
         if target.frozen and fleet is not None:
             return int(fleet["spec"].get("replicas", 1))
-        return request.wanted_replicas(rollout.gpus_per_replica(target.revision))
+        per_replica = rollout.gpus_per_replica(target.revision)
+        return request.wanted_replicas(per_replica, rollout.planned_replicas(target.revision))
 
     async def _apply_all(self, request: Request, revision: Revision, replicas: int, live: Live) -> _Applied:
         try:

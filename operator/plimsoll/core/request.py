@@ -39,10 +39,13 @@ class Request:
         """Replicas that the plan must at least have room for."""
         return minimum_replicas(self.spec)
 
-    def wanted_replicas(self, gpus_per_replica: int) -> int:
-        """Replicas to run: the floor in Auto, else what the user or an HPA asks, within ``maxGPUs``."""
+    def wanted_replicas(self, gpus_per_replica: int, planned: int = 1) -> int:
+        """Replicas to run: in Auto what the load was planned to need, else what the user or an HPA asks.
+
+        Never fewer than the floor, never more than ``maxGPUs`` allows.
+        """
         scaling = self.spec.scaling
-        asked = scaling.min_replicas if scaling.mode == "Auto" else self.spec.replicas
+        asked = max(scaling.min_replicas, planned) if scaling.mode == "Auto" else self.spec.replicas
         return min(asked, self.most_replicas(gpus_per_replica))
 
     def most_replicas(self, gpus_per_replica: int) -> int:

@@ -17,6 +17,8 @@ from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import Request
 
 DIFF_LIMIT: Final = 400
+_PLANNED: Final = "plannedReplicas"
+"""Key of a kept plan for the replicas it was made for: no part of the choice, and not reported."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Target:
 def choose_target(request: Request, outcome: Outcome, kept: Sequence[Revision]) -> Target:
     """The plan to run. A running plan answers its request until the request changes or the user accepts a new one."""
     running = current(kept)
+    outcome = _on_one_node(outcome)
     same_request = running is not None and running.fingerprint == request.fingerprint
     if isinstance(outcome, Plan):
         fresh = render(request, outcome, _next_number(running))
@@ -68,7 +71,7 @@ def render(request: Request, plan: Plan, number: int) -> Revision:
     template = pod_template(plan, pod)
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
-    reported["choice"].pop("replicas")
+    reported[_PLANNED] = reported["choice"].pop("replicas")
     return new_revision(owner(request), request.fingerprint, reported, template, plan.load_seconds, number)
 
 
@@ -94,10 +97,16 @@ def gpus_per_replica(revision: Revision) -> int:
     return int(revision.plan["choice"]["gpusPerReplica"])
 
 
+def planned_replicas(revision: Revision) -> int:
+    """Replicas that the kept plan needs for the load it was made for."""
+    return int(revision.plan.get(_PLANNED, 1))
+
+
 def reported_plan(revision: Revision, replicas: int) -> dict[str, Any]:
     """``status.plan``: the kept plan, its revision and the replicas it runs with now."""
+    kept = {key: value for key, value in revision.plan.items() if key != _PLANNED}
     choice = {**revision.plan["choice"], "replicas": replicas}
-    return {**revision.plan, "choice": choice, "revision": revision.name}
+    return {**kept, "choice": choice, "revision": revision.name}
 
 
 def sentence(revision: Revision) -> str:
@@ -107,6 +116,19 @@ def sentence(revision: Revision) -> str:
         f"{choice['gpusPerReplica']} x {choice['gpu']} a replica (TP {choice['tensorParallel']}): "
         f"{kv['tokens']:,} KV tokens, {kv['maxConcurrency']:.2f} requests of the full context at once"
     )
+
+
+def _on_one_node(outcome: Outcome) -> Outcome:
+    """Replicas over several nodes are planned, but nothing here can roll them out: a Deployment's pod has one node."""
+    if not isinstance(outcome, Plan) or outcome.choice.nodes_per_replica == 1:
+        return outcome
+    choice = outcome.choice
+    message = (
+        f"spec.hardware: a replica would need {choice.nodes_per_replica} nodes ({choice.gpus_per_replica} GPUs "
+        f"{choice.gpu}, TP {choice.tensor_parallel}, PP {choice.pipeline_parallel}), and replicas over several nodes "
+        "are not rolled out; allow a larger GPU in hardware.gpus, or use a quantised checkpoint"
+    )
+    return Refusal(reasons.SEVERAL_NODES.name, message)
 
 
 def _next_number(running: Revision | None) -> int:

@@ -75,10 +75,11 @@ def _refusal(wish: Wish, failed: Sequence[Failed]) -> Refusal:
 
 
 def _closest(failed: Sequence[Failed]) -> Failed:
-    """The last that was within the budget and failed for memory; else the last within the budget; else the last."""
+    """Of those within the budget the one that holds the longest context, else the last that failed for memory."""
     within = [each for each in failed if each.rejected.reason != reasons.MAX_GPUS_EXCEEDED.name]
     divided = [each for each in within if each.rejected.reason not in _ABOUT_DIVISORS]
-    return (divided or within or list(failed))[-1]
+    usable = divided or within or list(failed)
+    return max(reversed(usable), key=lambda each: each.context_that_fits)
 
 
 def _cut(refusal: Refusal) -> Refusal:

@@ -89,8 +89,8 @@ def _failed(each: Failed) -> Rejected:
 
 
 def _latency(serving: Serving) -> Iterator[tuple[str, Range | None]]:
-    yield "ttft_ms", serving.ttft_ms
-    yield "itl_ms", serving.itl_ms
+    yield "ttftMs", serving.ttft_ms
+    yield "itlMs", serving.itl_ms
 
 
 def _kv(wish: Wish, engine: Engine, pool: Capacity) -> KVBudget:

@@ -101,7 +101,7 @@ def _too_heavy(wish: Wish, shape: Shape) -> Failed | None:
     if share < shape.gpu.torch_total_bytes * HIGHEST_UTILISATION or wish.overrides.memory.get("cpu_offload_bytes"):
         return None
     message = (
-        f"spec.hardware.gpu: {shape.label} has {gib(shape.gpu.torch_total_bytes)}, at TP {shape.tensor_parallel} the "
+        f"spec.hardware.gpu: {shape.label} has {gib(shape.gpu.torch_total_bytes)}, at {_sizes(shape)} the "
         f"weights of {wish.spec.model.id} take at least {gib(share)} a GPU: nothing is left for KV cache"
     )
     return Failed(shape, Rejected(str(shape), reasons.NO_MEMORY_FOR_KV.name, message))
@@ -206,6 +206,9 @@ def _variants(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> Itera
         # Where everything together is not enough, only that is tried: it says what would fit.
         everything = [*fewer, *more]
         yield from everything[-1:] if _far_off(wish, shape, refusal) else everything
+        if wish.demand.concurrency is None and "max_num_seqs" not in wish.overrides.options:
+            last = (everything or [knobs])[-1]
+            yield replace(last, sequences=min(FEW_SEQUENCES, last.sequences), turned=last.turned + 1)
 
 
 def _fewer_tokens(knobs: Knobs) -> Iterator[Knobs]:
@@ -280,7 +283,7 @@ def _explained(wish: Wish, shape: Shape, refusal: Refusal) -> str:
     fits = refusal.estimated_max_model_len
     return (
         f"spec.contextTokens: {wish.context_tokens} needs {gib(refusal.needed_bytes)} of KV per GPU, "
-        f"{gib(max(refusal.available_bytes or 0, 0))} is left on {shape.label} at TP {shape.tensor_parallel}"
+        f"{gib(max(refusal.available_bytes or 0, 0))} is left on {shape.label} at {_sizes(shape)}"
         + (f"; {fits} would fit" if fits else "")
     )
 
@@ -288,10 +291,16 @@ def _explained(wish: Wish, shape: Shape, refusal: Refusal) -> str:
 def _nothing_left(wish: Wish, shape: Shape, memory: MemoryBudget) -> str:
     others = sum(item.bytes for item in memory.items) - memory.weights_bytes
     return (
-        f"spec.hardware.gpu: {shape.label} gives vLLM {gib(memory.requested_bytes)} a GPU, at TP "
-        f"{shape.tensor_parallel} the weights of {wish.spec.model.id} take {gib(memory.weights_bytes)} and "
+        f"spec.hardware.gpu: {shape.label} gives vLLM {gib(memory.requested_bytes)} a GPU, at "
+        f"{_sizes(shape)} the weights of {wish.spec.model.id} take {gib(memory.weights_bytes)} and "
         f"everything else {gib(others)}: nothing is left for KV cache"
     )
+
+
+def _sizes(shape: Shape) -> str:
+    """The sizes that divide weights and cache, as a message names them."""
+    stages = f" PP {shape.pipeline_parallel}" if shape.pipeline_parallel > 1 else ""
+    return f"TP {shape.tensor_parallel}{stages}"
 
 
 def gib(value: float) -> str:

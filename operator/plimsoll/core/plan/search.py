@@ -140,6 +140,8 @@ def polished(wish: Wish, candidate: Candidate) -> Candidate:
         return candidate
     service = EngineService(smaller, wish.demand, candidate.service.times)
     serving = service.serve(candidate.serving.replicas)
+    if not candidate.serving.good:
+        serving = candidate.serving
     kept = serving.good or not candidate.serving.good
     return replace(candidate, engine=smaller, serving=serving, service=service) if kept else candidate
 

@@ -22,6 +22,8 @@ FULLEST_POOL: Final = 0.85
 """Share of the blocks that the demand may take; the rest is for requests longer than typical (``autoscaling.md`` 2)."""
 MOST_PREFILL: Final = 0.8
 """Share of an engine's time that prompts may take: above it the queue in front of them runs away."""
+NEARLY_AS_GOOD: Final = 1.15
+"""Where targets are out of reach, replicas that bring less than this are not worth their GPUs."""
 _ALMOST_ALL: Final = 0.99
 _ROUNDS: Final = 14
 
@@ -73,13 +75,16 @@ class EngineService:
         return max(found, key=lambda serving: serving.excess)
 
     def fewest(self, least: int, most: int) -> Serving:
-        """The fewest replicas that meet load and targets; where none do, the fewest as good as ``most``."""
+        """The fewest replicas that meet load and targets; where none do, the fewest nearly as good as ``most``."""
         best = self.serve(most)
-        good_enough = 1.0 if best.good else best.excess * 1.02
+        enough = 1.0 if best.good else best.excess * NEARLY_AS_GOOD
+        load = max(1.0, best.load_excess)
         low, high = least, most
         while low < high:
             middle = (low + high) // 2
-            low, high = (low, middle) if self.serve(middle).excess <= good_enough else (middle + 1, high)
+            found = self.serve(middle)
+            fine = found.excess <= enough and found.load_excess <= load
+            low, high = (low, middle) if fine else (middle + 1, high)
         return self.serve(low)
 
     def alone(self, prompt_tokens: int) -> Range | None:
@@ -239,13 +244,15 @@ def _judged(
     share: float | None,
     targets: dict[Limit, float],
 ) -> Serving:
-    everything = [*limits.items(), *targets.items()]
-    worst, excess = max(everything, key=lambda pair: pair[1])
+    load = max(limits.values())
+    excess = max(load, *targets.values()) if targets else load
+    binding = limits if load > 1 or not targets else targets
+    worst = max(binding, key=lambda name: binding[name])
     return Serving(
         replicas=replicas,
         running=running,
         excess=excess,
-        load_excess=max(limits.values()),
+        load_excess=load,
         ttft_ms=ttft,
         itl_ms=itl,
         prefill_share=share,
