@@ -7,6 +7,7 @@ from typing import Any, Final, Literal
 
 from plimsoll.api import names
 from plimsoll.cli.planning import Planned
+from plimsoll.cli.prices import Prices
 from plimsoll.core.drift import differs
 from plimsoll.core.plan.extra_args import BadFlagError, argv_flags
 from plimsoll.core.plan.result import Plan, Refusal
@@ -16,8 +17,6 @@ from plimsoll.facts import gpus
 from plimsoll.facts.engines import EngineVersion
 
 Kind = Literal["added", "removed", "changed", "unchanged"]
-Prices = Mapping[str, float]
-"""Price of one GPU for an hour, by product label."""
 GIB: Final = 1 << 30
 ABSENT: Final = "—"
 

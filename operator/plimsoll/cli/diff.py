@@ -1,16 +1,16 @@
 """``plimsoll diff``: what a change to services would do, before anybody applies it."""
 
-import math
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from plimsoll.cli.changes import Prices, ServiceDiff, compare
+from plimsoll.cli.changes import ServiceDiff, compare
 from plimsoll.cli.diff_text import as_json, markdown, table
 from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit
 from plimsoll.cli.planning import Batch, Planned, plan_files
+from plimsoll.cli.prices import PriceOption, read_prices
 
 
 class Form(StrEnum):
@@ -28,10 +28,7 @@ Side = Annotated[str, typer.Argument(help="A file, a folder, or - for stdin (YAM
 def diff(
     old: Side,
     new: Side,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GPU=PRICE", help="Price of one GPU for an hour; once for each product."),
-    ] = None,
+    price: PriceOption = None,
     output: Annotated[Form, typer.Option("--output", "-o", help="How to print the result.")] = Form.TABLE,
 ) -> None:
     """Show what a change would do: GPUs, flags, KV tokens, requests at once, cost, and which pods restart.
@@ -47,11 +44,11 @@ def diff(
 
     Exit code 0: nothing differs. 1: something does. 2: something could not be read; the rest is compared all the same.
     """
-    prices = _prices(price or ())
+    prices = read_prices(price)
     if old == new == "-":
         complain("- stands for stdin and can be only one of the two sides")
         raise typer.Exit(BAD_INPUT)
-    before, after = plan_files([old]), plan_files([new])
+    before, after = plan_files([old], prices=prices), plan_files([new], prices=prices)
     bad = [*_bad(before), *_bad(after)]
     for message in bad:
         complain(message)
@@ -73,22 +70,6 @@ def _bad(batch: Batch) -> Iterator[str]:
 def _twice(planned: Sequence[Planned]) -> list[str]:
     names = [each.full_name for each in planned]
     return sorted({name for name in names if names.count(name) > 1})
-
-
-def _prices(written: Sequence[str]) -> Prices:
-    return dict(map(_price, written))
-
-
-def _price(written: str) -> tuple[str, float]:
-    product, _, figure = written.rpartition("=")
-    try:
-        price = float(figure)
-    except ValueError:
-        price = math.nan
-    if not product or not 0 <= price < math.inf:
-        complain(f"--price: {written!r} is not GPU=PRICE, for example NVIDIA-L40S=1.2")
-        raise typer.Exit(BAD_INPUT)
-    return product, price
 
 
 def _print(found: Sequence[ServiceDiff], output: Form) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit, one_or_list
 from plimsoll.cli.planning import Planned, given_config, plan_files
+from plimsoll.cli.prices import PriceOption, read_prices
 from plimsoll.cli.text import text_lines
 from plimsoll.core.plan.words import sections
 
@@ -23,6 +24,7 @@ def plan(
         Path | None,
         typer.Option(help="A config.json to use in place of the catalogue's; hf_quant_config.json beside it is read."),
     ] = None,
+    price: PriceOption = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write a report with pictures: one file that needs nothing else.")
     ] = None,
@@ -42,7 +44,7 @@ def plan(
     Exit code 0: all are feasible. 1: at least one is not. 2: something could not be read; the rest is planned all
     the same.
     """
-    batch = plan_files(files, given_config(model_config))
+    batch = plan_files(files, given_config(model_config), read_prices(price))
     for each in batch.bad:
         complain(each.message)
     if batch.empty:

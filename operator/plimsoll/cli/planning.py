@@ -14,11 +14,13 @@ from plimsoll.api.parse import parse_service
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.cli.documents import ConfigMap, Document, read_documents
 from plimsoll.cli.output import BAD_INPUT, complain
+from plimsoll.cli.prices import Prices
 from plimsoll.cli.sources import Bad
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.configmaps import UnreadableError, files_of, referenced
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal, to_json
+from plimsoll.core.plan.wish import Inventory
 from plimsoll.core.request import minimum_replicas
 
 ConfigMaps = Mapping[tuple[str, str], ConfigMap]
@@ -59,11 +61,12 @@ class Batch:
         return not self.planned and not self.bad
 
 
-def plan_files(files: Iterable[str], given: ModelConfig | None = None) -> Batch:
+def plan_files(files: Iterable[str], given: ModelConfig | None = None, prices: Prices | None = None) -> Batch:
     """Plan every service of the files and folders; ``given`` replaces the catalogue's configuration."""
+    inventory = Inventory(prices=prices or {})
     found = list(read_documents(files))
     config_maps = {(f.namespace, f.name): f for f in found if isinstance(f, ConfigMap)}
-    planned = [_planned(f, given, config_maps) for f in found if isinstance(f, Document)]
+    planned = [_planned(f, given, config_maps, inventory) for f in found if isinstance(f, Document)]
     return Batch(planned, [f for f in found if isinstance(f, Bad)])
 
 
@@ -93,7 +96,7 @@ def _unusable(path: Path, why: str) -> typer.Exit:
     return typer.Exit(BAD_INPUT)
 
 
-def _planned(document: Document, given: ModelConfig | None, config_maps: ConfigMaps) -> Planned:
+def _planned(document: Document, given: ModelConfig | None, config_maps: ConfigMaps, inventory: Inventory) -> Planned:
     service = parse_service(document.manifest)
     namespace, spec = service.metadata.namespace or "default", service.spec
     started = time.perf_counter()
@@ -101,7 +104,7 @@ def _planned(document: Document, given: ModelConfig | None, config_maps: ConfigM
     outcome: Plan | Refusal
     try:
         config = given or _config(spec, namespace, config_maps)
-        outcome = plan_service(spec, minimum_replicas(spec), config)
+        outcome = plan_service(spec, minimum_replicas(spec), config, inventory)
     except UnreadableError as error:
         outcome = Refusal(reasons.CATALOGUE_UNREADABLE.name, str(error))
     elapsed_ms = round((time.perf_counter() - started) * 1000, 2)

@@ -137,6 +137,7 @@ def test_an_empty_old_side_is_a_new_file(tmp_path: Path) -> None:
         pytest.param(["/nowhere", "-"], "/nowhere: No such file", id="no such file"),
         pytest.param(["-", "-", "--price", "L40S"], "GPU=PRICE", id="a price without a figure"),
         pytest.param(["-", "-", "--price", "L40S=nan"], "GPU=PRICE", id="a price that is no number"),
+        pytest.param(["-", "-", "--price", "H10=1"], "nearest: ", id="a price of no known GPU"),
     ],
 )
 def test_bad_input_is_exit_2(arguments: list[str], said: str) -> None:

@@ -140,6 +140,13 @@ def test_a_folder_is_planned_whole(tmp_path: Path) -> None:
     assert [found["service"] for found in json.loads(result.stdout)] == ["llm/a", "llm/b"]
 
 
+def test_prices_decide_between_products() -> None:
+    text = written(service(hardware={"gpus": ["NVIDIA-L40S", H100]}))
+    for dear, cheap in (("NVIDIA-L40S", H100), (H100, "NVIDIA-L40S")):
+        found = json.loads(plan(text, "-o", "json", "--price", f"{dear}=9", "--price", f"{cheap}=0.1").stdout)
+        assert found["choice"]["gpu"] == cheap
+
+
 def test_html_stands_alone(tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     assert plan(written(service(), TOO_LARGE), "--html", str(page)).exit_code == 1

@@ -113,7 +113,7 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - any dataclass of this module
         pairs = ((_OUTSIDE.get(f.name, _camel(f.name)), to_json(getattr(value, f.name))) for f in fields(value))
         return {k: v for k, v in pairs if v is not None and k not in _INTERNAL}
     if isinstance(value, Mapping):
-        return {_camel(k): to_json(v) for k, v in value.items()}
+        return {k: to_json(v) for k, v in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [to_json(v) for v in value]
     return value
