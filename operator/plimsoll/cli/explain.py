@@ -7,9 +7,11 @@ from difflib import get_close_matches
 from typing import Annotated, Final
 
 import typer
+from pydantic import ValidationError
 
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, default_namespace, load_configuration
 from plimsoll.adapters.ports import SERVICES, ClusterError, NotFoundError, Object
+from plimsoll.api.status import VLLMServiceStatus
 from plimsoll.cli.live import explain_object, live_sections
 from plimsoll.cli.output import BAD_INPUT, UNREACHABLE, Output, complain, emit
 from plimsoll.cli.text import text_lines
@@ -41,7 +43,7 @@ def explain(
     except (CredentialsError, ClusterError) as error:
         complain(str(error))
         raise typer.Exit(UNREACHABLE) from None
-    told = explain_object(service)
+    told = explain_object(_understood(service))
     if output is not Output.TABLE:
         emit(told, output)
         return
@@ -62,6 +64,18 @@ async def _read(name: str, namespace: str) -> Object:
         raise typer.Exit(BAD_INPUT) from None
     finally:
         await cluster.close()
+
+
+def _understood(service: Object) -> Object:
+    """The object, whose status has the form of this version; else the command ends and says what has not."""
+    try:
+        VLLMServiceStatus.model_validate(service.get("status") or {}, by_alias=True, by_name=False)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, ("status", *first["loc"])))
+        complain(f"{where}: {first['msg']}: use the plimsoll of the operator's own version")
+        raise typer.Exit(BAD_INPUT) from None
+    return service
 
 
 async def _missing(cluster: KubeCluster, namespace: str, name: str) -> str:

@@ -127,6 +127,14 @@ def test_a_status_behind_the_spec_is_said(tmp_path: Path) -> None:
     assert "the spec is at 7" in explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs").stdout
 
 
+def test_a_status_of_another_form_is_named_not_traced(tmp_path: Path) -> None:
+    obj = live(tmp_path, READY)
+    obj["status"]["plan"]["choice"].pop("gpusPerReplica")
+    result = explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs")
+    assert result.exit_code == 2
+    assert "status.plan.choice.gpusPerReplica" in result.stderr
+
+
 def test_the_namespace_of_the_option_wins_over_the_context(tmp_path: Path) -> None:
     answers = {f"{SERVICES}/docs": live(tmp_path, READY)}
     assert explain(tmp_path, answers, "docs", "-n", "llm", namespace="other").exit_code == 0
