@@ -83,7 +83,7 @@ def _shown(each: ServiceDiff) -> Iterator[Change]:
     if each.kind == "removed":
         return iter(())
     plain = {"1", "no", "unknown"} if each.kind == "added" else set()
-    return (c for c in each.changes if c.after not in plain and c.what != "GPUs")
+    return (c for c in each.changes if c.after not in plain)
 
 
 def _gpus(each: ServiceDiff) -> str:

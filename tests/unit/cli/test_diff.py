@@ -35,17 +35,13 @@ def test_the_same_twice_is_exit_0(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "what", "restarts"),
     [
-        pytest.param({"contextTokens": 16384}, "--max-model-len", "the one pod replaced", id="a flag"),
-        pytest.param({"hardware": {"gpu": "NVIDIA-L40S"}}, "GPU", "the one pod replaced", id="another GPU"),
-        pytest.param(
-            {"engine": {"image": "mirror/vllm:v0.32.0"}}, "spec.engine.image", "the one pod replaced", id="image"
-        ),
-        pytest.param({"engine": {"extraArgs": ["--seed=1"]}}, "--seed", "the one pod replaced", id="an argument"),
-        pytest.param({"scaling": {"minReplicas": 3}}, "replicas", "none", id="replicas alone"),
+        pytest.param({"contextTokens": 16384}, "--max-model-len", "1 pod replaced", id="a flag"),
+        pytest.param({"hardware": {"gpu": "NVIDIA-L40S"}}, "GPU", "1 pod replaced", id="another GPU"),
+        pytest.param({"engine": {"image": "mirror/vllm:v0.32.0"}}, "spec.engine.image", "1 pod replaced", id="image"),
+        pytest.param({"engine": {"extraArgs": ["--seed=1"]}}, "--seed", "1 pod replaced", id="an argument"),
+        pytest.param({"scaling": {"minReplicas": 3}}, "replicas", "no restart; 2 pods started", id="replicas alone"),
         pytest.param({"tuning": {"mode": "Off"}}, "spec.tuning.mode", "none", id="tuning"),
-        pytest.param(
-            {"hardware": {"gpu": H100, "maxGPUs": 7}}, "spec.hardware.maxGPUs", "none: the plan is made", id="same pods"
-        ),
+        pytest.param({"hardware": {"gpu": H100, "maxGPUs": 7}}, "spec.hardware.maxGPUs", "none", id="same pods"),
     ],
 )
 def test_what_changes_and_which_pods_restart(tmp_path: Path, change: dict[str, Any], what: str, restarts: str) -> None:
@@ -57,11 +53,24 @@ def test_what_changes_and_which_pods_restart(tmp_path: Path, change: dict[str, A
     assert restarts != "none" or found["restarts"] == "none"
 
 
+@pytest.mark.parametrize(
+    ("replicas", "pods", "gpus"),
+    [
+        pytest.param(3, "no restart; 2 pods started", 3, id="more"),
+        pytest.param(0, "no restart; 1 pod stopped", 0, id="parked"),
+    ],
+)
+def test_a_count_set_by_hand_counts(tmp_path: Path, replicas: int, pods: str, gpus: int) -> None:
+    one, other = (service(scaling={"mode": "Fixed"}, replicas=count) for count in (1, replicas))
+    found = only_service(diff(tmp_path, written(one), written(other), "-o", "json"))
+    assert (found["restarts"], found["gpus"]) == (pods, {"before": 1, "after": gpus})
+
+
 def test_the_order_of_arguments_restarts_pods_and_is_said(tmp_path: Path) -> None:
     first, second = (service(engine={"extraArgs": list(args)}) for args in (("--seed=1", "--max-logprobs=5"),) * 2)
     second["spec"]["engine"]["extraArgs"].reverse()
     found = only_service(diff(tmp_path, written(first), written(second), "-o", "json"))
-    assert found["restarts"].startswith("the one pod replaced")
+    assert found["restarts"].startswith("1 pod replaced")
     assert any("pod template" in each["what"] for each in found["changes"])
 
 
@@ -69,7 +78,7 @@ def test_a_new_restart_annotation_restarts(tmp_path: Path) -> None:
     again = service()
     again["metadata"]["annotations"] = {"plimsoll.dev/restart": "today"}
     found = only_service(diff(tmp_path, written(service()), written(again), "-o", "json"))
-    assert found["restarts"].startswith("the one pod replaced")
+    assert found["restarts"].startswith("1 pod replaced")
 
 
 def test_services_that_come_and_go(tmp_path: Path) -> None:
@@ -77,9 +86,9 @@ def test_services_that_come_and_go(tmp_path: Path) -> None:
     result = diff(tmp_path, old, new)
     assert result.exit_code == 1
     assert "llm/comes: added" in result.stdout
-    assert "the one pod started" in result.stdout
+    assert "1 pod started" in result.stdout
     assert "llm/goes: removed" in result.stdout
-    assert "the one pod deleted" in result.stdout
+    assert "1 pod deleted" in result.stdout
     assert "llm/stays" not in result.stdout
     assert "1 added, 1 removed of 3 services; 2 GPUs as before" in result.stdout
 

@@ -14,7 +14,7 @@ BAR_HEIGHT: Final = 34
 NARROWEST_LABEL: Final = 30
 ROW_HEIGHT: Final = 62
 STRIPED: Final = ("fitted", "assumed")
-NAME_SHARE: Final = 0.97
+LONGEST_SHARE: Final = 0.97
 
 
 def memory_bar(items: Sequence[MemoryItem], left: Range, total_bytes: int, key: str) -> str:
@@ -76,7 +76,7 @@ def _latency_words(span: Range, limit: float | None) -> str:
 
 
 def _latency_row(name: str, span: Range, limit: float | None, y: float) -> Iterator[str]:
-    top = max(span.high, limit or 0) / NAME_SHARE
+    top = max(span.high, limit or 0) / LONGEST_SHARE
     scale = (WIDTH - 2) / top if top > 0 else 0.0
     late = limit is not None and span.high > limit
     yield text(1, y + 14, f"{name}: {_latency_words(span, None)}", css="strong")

@@ -15,7 +15,7 @@ SURENESS: Final[Mapping[str, str]] = {
     "fitted": "from measurements",
     "assumed": "a cautious guess",
 }
-_LATENCIES: Final = (("ttftMs", "time to first token"), ("itlMs", "between two tokens"))
+LATENCIES: Final = (("ttftMs", "time to first token"), ("itlMs", "between two tokens"))
 _PARALLELISM: Final = (
     ("tensorParallel", "tensor"),
     ("pipelineParallel", "pipeline"),
@@ -111,7 +111,7 @@ def _latency(plan: PlanJSON) -> Iterator[tuple[str, ...]]:
     if not plan.get("choice"):
         return
     known = plan.get("latency") or {}
-    for key, words in _LATENCIES:
+    for key, words in LATENCIES:
         if known.get(key):
             yield words, milliseconds(known[key])
     met = plan.get("sloMet")
