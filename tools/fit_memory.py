@@ -12,7 +12,7 @@ import gzip
 import json
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -161,6 +161,8 @@ def _flags(row: Mapping[str, Any]) -> MemoryFlags:
         enforce_eager=bool(row["enforce_eager"]),
         expert_parallel=bool(row["expert_parallel"]),
         data_parallel=row["data_parallel"] or 1,
+        whole_encoders=other.get("mm_encoder_tp_mode") == "data",
+        unprofiled_encoders=bool(other.get("skip_mm_profiling")),
         pooling=other.get("runner") == "pooling",
         max_cudagraph_capture_size=other.get("max_cudagraph_capture_size"),
     )
@@ -292,11 +294,7 @@ def _print_row(outcome: Outcome) -> None:
 
 
 def _rounded(found: Coefficients) -> dict[str, float]:
-    return {
-        field.name: round(getattr(found, field.name), 3 if isinstance(getattr(found, field.name), float) else None)
-        for field in fields(found)
-        if asdict(found)
-    }
+    return {name: round(value, 3) if isinstance(value, float) else value for name, value in asdict(found).items()}
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -17,15 +17,16 @@ import kopf
 from plimsoll import handlers, metrics, probes
 from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
+from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.loop import Loop
 from plimsoll.control.planning import Planner
-from plimsoll.control.podwatch import watch_pods
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.sweep import Sweep
+from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
@@ -87,8 +88,8 @@ class Operator:
             ("beat", self._beat()),
             ("sweep", part("sweep", self._sweep)),
             ("loop", part("loop", self._work)),
-            ("watch", part("watch", self._watch)),
-            *(("pods", part("pod watch", partial(self._watch_pods, ns))) for ns in self.settings.namespaces or (None,)),
+            ("kopf", part("Kopf", self._watch)),
+            *((f"watch-{w.kind.plural}", part(f"watch of {w.kind.plural}", w.run)) for w in self._watches()),
         ]
 
     async def _beat(self) -> None:
@@ -118,9 +119,10 @@ class Operator:
             if not flag.is_set():
                 self.stop.set()
 
-    async def _watch_pods(self, namespace: str | None) -> None:
-        await self.sweep.synced.wait()
-        await watch_pods(self.cluster, self.sweep, self.cache, self.queue, namespace)
+    def _watches(self) -> Iterator[Watch]:
+        for namespace in self.settings.namespaces or (None,):
+            for kind in (*CHILDREN, PODS):
+                yield Watch(self.cluster, self.sweep, self.cache, self.queue, kind, namespace)
 
     async def _kopf(self, flag: asyncio.Event) -> None:
         namespaces = self.settings.namespaces

@@ -1,28 +1,27 @@
 """Kopf events → cache → queue. Low-level events only: they write nothing into the user's objects (decision 1)."""
 
-from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any
 
 import kopf
 
-from plimsoll.adapters.ports import CHILDREN, SERVICES, Change, Kind
+from plimsoll.adapters.ports import SERVICES, Change
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.remember import remember
 from plimsoll.control.workqueue import WorkQueue
 
-WATCHED: Final = (SERVICES, *CHILDREN)
-"""Pods come through ``control/podwatch.py``: they are many and chatty, and an event costs Kopf milliseconds."""
-
 
 def registry(cache: Cache, queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
-    """Handlers for everything watched."""
+    """One handler, for VLLMServices; what they own is watched by ``control/watch.py``."""
     handlers = kopf.OperatorRegistry()
-    for kind in WATCHED:
-        watch = kopf.on.event(
-            group=kind.group, version=kind.version, plural=kind.plural, id=kind.plural, registry=handlers
-        )
-        watch(_handler(kind, cache, queue))
+
+    async def on_event(event: kopf.RawEvent, **_: Any) -> None:  # noqa: ANN401 - Kopf's keyword arguments
+        remember(SERVICES, Change(event.get("type") == "DELETED", event["object"]), cache, queue)
+
+    watch = kopf.on.event(
+        group=SERVICES.group, version=SERVICES.version, plural=SERVICES.plural, id="vllmservice", registry=handlers
+    )
+    watch(on_event)
     return handlers
 
 
@@ -39,15 +38,4 @@ def settings(request_timeout_seconds: float, *, clusterwide: bool) -> kopf.Opera
     chosen.scanning.disabled = not clusterwide
     chosen.process.ultimate_exiting_timeout = 30
     chosen.persistence.finalizer = f"{names.GROUP}/unused"
-    for kind in CHILDREN:
-        chosen.watching.label_selectors[kind.group, kind.version, kind.plural] = (
-            f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
-        )
     return chosen
-
-
-def _handler(kind: Kind, cache: Cache, queue: WorkQueue[Key]) -> Callable[..., Awaitable[None]]:
-    async def on_event(event: dict[str, Any], **_: Any) -> None:  # noqa: ANN401 - Kopf's keyword arguments
-        remember(kind, Change(event.get("type") == "DELETED", event["object"]), cache, queue)
-
-    return on_event

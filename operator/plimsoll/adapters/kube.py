@@ -47,6 +47,10 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
 }
 
 
+_STUMBLES = (TypeError, KeyError, ValueError, AttributeError)
+"""What the client's own reader ends with on a kubeconfig of another shape than it expects."""
+
+
 class CredentialsError(Exception):
     """There are no usable credentials; the message says where they were looked for."""
 
@@ -71,7 +75,7 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
     """
     try:
         return await _load(kubeconfig)
-    except (config.ConfigException, OSError, yaml.YAMLError) as error:
+    except (config.ConfigException, OSError, yaml.YAMLError, *_STUMBLES) as error:
         where = kubeconfig or "the pod's service account or ~/.kube/config"
         raise CredentialsError(f"no usable Kubernetes credentials in {where}: {error}") from error
 

@@ -4,12 +4,20 @@ Order of sources: ``spec.model.configRef``, else a catalogue ConfigMap of the op
 catalogue. A source that is named but unreadable is an error of its own, never a silent fallback to the next.
 """
 
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from plimsoll.adapters.ports import CONFIG_MAPS, Cluster, ClusterError, NotFoundError, UnreachableError
+from plimsoll.adapters.ports import (
+    CONFIG_MAPS,
+    Cluster,
+    ClusterError,
+    ForbiddenError,
+    NotFoundError,
+    UnreachableError,
+)
 from plimsoll.api import names, reasons
 from plimsoll.api.v1alpha1 import ConfigRef
 from plimsoll.core.drift import digest
@@ -19,8 +27,10 @@ from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.request import Request
 from plimsoll.core.rollout import Outcome, Unavailable
 
+log = logging.getLogger("plimsoll.planning")
+
 REMEMBERED_PLANS: Final = 256
-CATALOGUE_SECONDS: Final = 30.0
+CATALOGUE_SECONDS: Final = 10.0
 
 
 @dataclass
@@ -72,12 +82,22 @@ class Planner:
         return referenced(files_of(found.get("data") or {}, where), ref, where)
 
     async def _operator_catalogue(self) -> Files:
-        """Files of the operator's own catalogue ConfigMaps; looked up at most twice a minute."""
-        if self.monotonic() < self._catalogue_until:
-            return self._catalogue
+        """Files of the operator's own catalogue ConfigMaps; looked up a few times a minute at most.
+
+        An operator that may not list them has none: the bundled catalogue does.
+        """
+        if self.monotonic() >= self._catalogue_until:
+            try:
+                self._catalogue = await self._listed_catalogue()
+            except ForbiddenError as error:
+                log.warning("no catalogue ConfigMaps: %s", error.message)
+                self._catalogue = {}
+            self._catalogue_until = self.monotonic() + CATALOGUE_SECONDS
+        return self._catalogue
+
+    async def _listed_catalogue(self) -> Files:
         files: dict[str, tuple[str, str]] = {}
         async for found in self.cluster.list(CONFIG_MAPS, self.namespace, f"{names.LABEL_CATALOGUE}=true"):
             data: Mapping[str, str] = found.get("data") or {}
             files |= files_of(data, f"ConfigMap {self.namespace}/{found['metadata']['name']}")
-        self._catalogue, self._catalogue_until = files, self.monotonic() + CATALOGUE_SECONDS
         return files

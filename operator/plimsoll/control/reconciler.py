@@ -38,7 +38,7 @@ log = logging.getLogger("plimsoll.reconcile")
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 1.0
-REFUSED_RECHECK_SECONDS: Final = 30.0
+REFUSED_RECHECK_SECONDS: Final = 15.0
 """A refusal may end without an event of ours: a ConfigMap corrected, a right granted."""
 
 _KIND_OF: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in CHILDREN}

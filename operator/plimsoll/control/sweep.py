@@ -37,6 +37,7 @@ class Sweep:
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     attempted_seconds: float = 0.0
     succeeded_seconds: float | None = None
+    _since: dict[tuple[Kind, str | None], str] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Sweep until cancelled; a failed listing is tried again soon."""
@@ -65,14 +66,21 @@ class Sweep:
 
     async def _try(self, kind: Kind, namespace: str | None) -> bool:
         try:
-            await self.list_kind(kind, namespace)
+            version = await self._list(kind, namespace)
         except ClusterError as error:
             log.warning("listing %s failed, trying again in a few seconds: %s", kind.plural, error.message)
             return False
+        if not self.synced.is_set():
+            self._since[kind, namespace] = version
         return True
 
-    async def list_kind(self, kind: Kind, namespace: str | None) -> None:
-        """List one kind: put what is there, forget what is not."""
+    async def listed_since(self, kind: Kind, namespace: str | None) -> str:
+        """A version to watch from: that of the first sweep for the first who asks, later of a listing made now."""
+        return self._since.pop((kind, namespace), "") or await self._list(kind, namespace)
+
+    async def _list(self, kind: Kind, namespace: str | None) -> str:
+        """Put what is there, forget what is not; the version that the listing is at least as new as."""
+        version = await self.cluster.version(kind, namespace)
         since, seen = self.cache.mark(), []
         async for obj in self.cluster.list(kind, namespace, "" if kind is SERVICES else OWNED):
             meta = obj["metadata"]
@@ -82,3 +90,4 @@ class Sweep:
                 self.queue.add(changed)
         for key in self.cache.prune(kind, seen, since, namespace):
             self.queue.add(key)
+        return version

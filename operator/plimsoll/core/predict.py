@@ -3,11 +3,11 @@
 The memory model gives a range; the answer is judged at its middle and, for what a plan may promise, at its low end.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from plimsoll.core.kv import Capacity, KVLayout, Refusal, fitting_max_model_len, plan_layout
+from plimsoll.core.latency import LatencyEstimate, Load, predict_latency, running_limit
 from plimsoll.core.memory import MemoryBudget, budget
 from plimsoll.core.memory.loaded import loaded_weights
 from plimsoll.core.plan.refuse import EngineStart, check_aftermath, check_device, check_flags, check_pool
@@ -18,27 +18,6 @@ UNKNOWN_ARCHITECTURE: Final = "unknown_architecture"
 UNKNOWN_MODEL: Final = "unknown_model"
 BAD_ROW: Final = "bad_row"
 _EVERYTHING: Final = 1 << 62
-
-
-@dataclass(frozen=True)
-class Load:
-    """Requests of one engine: tokens in and out of each, and how many at a time."""
-
-    prompt_tokens: int
-    output_tokens: int
-    concurrency: int
-
-
-@dataclass(frozen=True)
-class Latency:
-    """Time to first token and time per output token, milliseconds."""
-
-    ttft_ms: Range
-    tpot_ms: Range
-
-
-LatencyModel = Callable[[EngineStart, KVLayout, Load, float | None], Latency | None]
-"""Times of a start under a load, with the tokens a speculative step is known to accept; None when nobody can say."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +39,7 @@ class Prediction:
     kv_cache_size_tokens: int | None = None
     max_concurrency: float | None = None
     blocks_per_request: int | None = None
-    latency: Latency | None = None
+    latency: LatencyEstimate | None = None
     assumptions: tuple[str, ...] = ()
 
 
@@ -70,7 +49,6 @@ def predict(
     available_bytes: int | None = None,
     load: Load | None = None,
     accepted_tokens_per_step: float | None = None,
-    latency: LatencyModel | None = None,
 ) -> Prediction:
     """Predict one start; ``available_bytes`` a GPU replaces the memory model."""
     try:
@@ -91,10 +69,25 @@ def predict(
         found = _judged(start, layout, _from_budget(memory), memory)
     if load is None or found.outcome != "starts":
         return found
+    return _under_load(found, start, layout, load, accepted_tokens_per_step)
+
+
+def _under_load(
+    found: Prediction, start: EngineStart, layout: KVLayout, load: Load, accepted_tokens_per_step: float | None
+) -> Prediction:
+    """What the load's requests take of the pool, and how long they wait."""
+    assert found.num_blocks is not None  # noqa: S101 # it starts, so it has a pool
     return replace(
         found,
         blocks_per_request=layout.blocks_for_request(load.prompt_tokens + load.output_tokens),
-        latency=latency(start, layout, load, accepted_tokens_per_step) if latency else None,
+        latency=predict_latency(
+            start.facts,
+            start.options,
+            load,
+            start.flags,
+            accepted_tokens_per_step=accepted_tokens_per_step,
+            running_limit=running_limit(layout, found.num_blocks, load),
+        ),
     )
 
 

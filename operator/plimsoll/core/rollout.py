@@ -1,6 +1,6 @@
 """Which plan runs, and the children it means. Pure: request, fresh plan and kept revisions in, manifests out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -141,9 +141,9 @@ def _numbered(fresh: Revision, running: Revision | None) -> Revision:
 
 
 def _update(running: Revision, fresh: Revision) -> Problem | None:
-    changes = []
     before, after = dict(running.plan["choice"]), dict(fresh.plan["choice"])
-    changes += [f"{k}: {_short(before.get(k))} -> {_short(v)}" for k, v in after.items() if before.get(k) != v]
+    changes = [*_changed_flags(before.pop("args"), after.pop("args"))]
+    changes += [f"{k}: {before.get(k)} -> {v}" for k, v in after.items() if before.get(k) != v]
     if not changes and digest(running.template) != digest(fresh.template):
         where = differs(fresh.template, running.template) or "fields left out"
         changes.append(f"pod template: {where}")
@@ -154,7 +154,26 @@ def _update(running: Revision, fresh: Revision) -> Problem | None:
     return Problem(reasons.NEWER_PLAN.name, f"planning again would change {text}; {accept}")
 
 
-def _short(value: object) -> str:
-    if isinstance(value, (list, tuple)):
-        return " ".join(map(str, value))
-    return str(value)
+def _changed_flags(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """Each flag that differs, with both values; the rest of an argv is no news."""
+    old, new = _by_flag(before), _by_flag(after)
+    for flag in [*old, *(flag for flag in new if flag not in old)]:
+        if flag not in new:
+            yield f"{flag} dropped"
+        elif flag not in old:
+            yield f"{flag} {new[flag]}".rstrip() + " added"
+        elif old[flag] != new[flag]:
+            yield f"{flag}: {old[flag]} -> {new[flag]}"
+
+
+def _by_flag(args: Sequence[str]) -> dict[str, str]:
+    found: dict[str, list[str]] = {}
+    values: list[str] = []
+    for arg in args:
+        if arg.startswith("--"):
+            flag, _, value = arg.partition("=")
+            values = found.setdefault(flag, [])
+            values += [value] if value else []
+        else:
+            values.append(arg)
+    return {flag: " ".join(values) for flag, values in found.items()}

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from plimsoll.core.kv import EngineOptions, Refusal, Speculation
+from plimsoll.core.latency import LatencyEstimate, Load
 from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.plan.refuse import EngineStart
 from plimsoll.core.plan.result import Range
@@ -16,9 +17,6 @@ from plimsoll.core.predict import (
     BAD_ROW,
     UNKNOWN_ARCHITECTURE,
     UNKNOWN_MODEL,
-    Latency,
-    LatencyModel,
-    Load,
     Prediction,
     predict,
 )
@@ -28,8 +26,6 @@ from plimsoll.facts.engines import NEWEST, NEWEST_RELEASE, OLDEST_RELEASE, Engin
 from plimsoll.facts.gpus import GPU
 from plimsoll.facts.limits import states_max_model_len
 from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitecture
-
-_find = lru_cache(maxsize=256)(gpus.find)
 
 GIB: Final = 1 << 30
 LARGEST: Final = 1 << 50
@@ -42,10 +38,29 @@ _LOAD_KEYS: Final = ("prompt_tokens", "output_tokens", "concurrency")
 _LARGE_BYTES: Final = 70 * GIB
 _LIKE_LARGE: Final = "NVIDIA-H100-80GB-HBM3"
 _LIKE_SMALL: Final = "NVIDIA-L40S"
+# vLLM's default except on large GPUs: what to take where nothing says how large the GPU is.
+_USUAL_SEQUENCES: Final = 256
+# What people call a part that is sold in several sizes, and the commonest of them.
+_SHORT: Final[Mapping[str, str]] = {
+    "a100": "NVIDIA-A100-SXM4-80GB",
+    "gh200": "NVIDIA-GH200-480GB",
+    "h100": "NVIDIA-H100-80GB-HBM3",
+    "h200": "NVIDIA-H200",
+    "rtx pro 6000": "NVIDIA-RTX-PRO-6000-Blackwell-Server-Edition",
+}
 _AMD: Final = re.compile(r"\b(?:amd|instinct|radeon|mi\d{3})", re.IGNORECASE)
 # How far a given size may be from a known product's and still mean it: as measured, as sold.
 _SAME: Final = 0.002
 _NEAR: Final = 0.12
+
+
+@lru_cache(maxsize=256)
+def _find(name: str) -> GPU | None:
+    return gpus.find(name) or gpus.find(_SHORT.get(_shortened(name), ""))
+
+
+def _shortened(name: str) -> str:
+    return name.strip().lower().replace("-", " ").removeprefix("nvidia ")
 
 
 class BadRowError(ValueError):
@@ -71,11 +86,11 @@ ModelSource = Callable[[ModelRequest], ModelFacts]
 """Finds a model's facts. Raises BadRowError, UnknownModelError, ModelConfigError, UnknownArchitecture."""
 
 
-def answer(row: object, source: ModelSource, latency: LatencyModel | None = None) -> dict[str, Any]:
+def answer(row: object, source: ModelSource) -> dict[str, Any]:
     """The output object of one row; never raises for what a row holds."""
     row_id = row.get("id") if isinstance(row, Mapping) else None
     try:
-        return _answer(row, source, latency)
+        return _answer(row, source)
     except BadRowError as error:
         return bad_row(row_id, str(error))
     except ModelConfigError as error:
@@ -101,9 +116,10 @@ def _unknown(row_id: object, reason: str, message: str) -> dict[str, Any]:
     }
 
 
-def _answer(row: object, source: ModelSource, latency: LatencyModel | None) -> dict[str, Any]:
+def _answer(row: object, source: ModelSource) -> dict[str, Any]:
     fields = _fields(row)
     version, notes = _version(fields.get("engine_version"))
+    notes += _taken_for(fields.get("gpu"))
     available = _bytes(fields, "available_kv_bytes", least=0)
     try:
         flags = read_serve_flags(_object(fields, "flags") or {}, version)
@@ -119,7 +135,6 @@ def _answer(row: object, source: ModelSource, latency: LatencyModel | None) -> d
         available_bytes=available,
         load=_load(fields),
         accepted_tokens_per_step=_number(fields, "accepted_tokens_per_step"),
-        latency=latency,
     )
     return _output(fields.get("id"), found, notes)
 
@@ -180,12 +195,21 @@ def _device(fields: Mapping[str, Any], *, needs_memory: bool) -> GPU | str:
     size = size or _LARGE_BYTES + GIB
     like = _like(size)
     vendor = "amd" if name and _AMD.search(name) else "nvidia"
-    return replace(_with_memory(like, name or "a GPU known only by its memory", _nominal(size)), vendor=vendor)
+    made = _with_memory(like, name or "a GPU known only by its memory", _nominal(size))
+    # Its speeds are anybody's guess: none are known, and so no latency is.
+    return replace(made, vendor=vendor, bandwidth_bytes_per_second=0.0, dense_flops={})
 
 
 def as_cuda(gpu: GPU) -> GPU:
     """Layouts are CUDA's: another vendor's part is planned with the kernels of a GPU of its size."""
     return gpu if gpu.capability is not None else replace(gpu, capability=_like(gpu.torch_total_bytes).capability)
+
+
+def _taken_for(name: object) -> tuple[str, ...]:
+    """Says which size of a part was meant where its name leaves it open."""
+    if not isinstance(name, str) or _shortened(name) not in _SHORT or gpus.find(name) is not None:
+        return ()
+    return (f"gpu {name}: taken for {_SHORT[_shortened(name)]}",)
 
 
 def _like(size: int) -> GPU:
@@ -229,6 +253,8 @@ def _start(
     settings = _portable(flags.options, device)
     if not (states_max_model_len(facts.raw) or states_max_model_len(facts.config)):
         settings["allow_long_max_model_len"] = True
+    if fields.get("gpu") is None and fields.get("gpu_memory_bytes") is None:
+        settings.setdefault("max_num_seqs", _USUAL_SEQUENCES)
     options = EngineOptions(
         device="cpu" if isinstance(device, str) else device,
         version=version,
@@ -354,7 +380,7 @@ def _echoed(row_id: object) -> object:
     return row_id if isinstance(row_id, str | int) else None
 
 
-def _latency(latency: Latency | None, key: str) -> dict[str, float] | None:
+def _latency(latency: LatencyEstimate | None, key: str) -> dict[str, float] | None:
     return None if latency is None else _range(getattr(latency, key))
 
 

@@ -1,5 +1,6 @@
 """Flags of ``vllm serve`` by name (underscores) → options of the planner, refused as the release would refuse them."""
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ _GIB: Final = 1 << 30
 _LARGEST: Final = 1 << 50
 _WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False, "1": True, "0": False}
 
+_NO_GRAPHS: Final = frozenset({"none", "0"})
 _POOLING: Final = frozenset({"pooling", "embed", "embedding", "classify", "score", "reward"})
 
 # Set by the same name in two releases, or by an alias.
@@ -46,7 +48,7 @@ def read_serve_flags(flags: Mapping[str, Any], version: EngineVersion) -> ServeF
     options: dict[str, Any] = {}
     memory: dict[str, Any] = {}
     rest: dict[str, Any] = {}
-    for written, given in flags.items():
+    for written, given in _nested(flags).items():
         if given is None:
             continue
         name, value = _checked(written, given, version)
@@ -58,12 +60,28 @@ def read_serve_flags(flags: Mapping[str, Any], version: EngineVersion) -> ServeF
         options["text_only"] = True
     if rest.pop("pooling_task", False):
         memory["pooling"] = True
-    if memory.pop("lora", None) is False:
+    if memory.pop("lora", False):
+        memory.setdefault("max_loras", 1)
+    else:
         memory.pop("max_loras", None)
+    memory |= rest.pop("compilation", {})
     environment = {name: str(value) for name, value in flags.items() if name.isupper()}
     if environment:
         options |= _from_environment(environment)
     return ServeFlags(options, memory, rest.get("hf_overrides", {}), _speculative(rest))
+
+
+def _nested(flags: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Dotted names, which set one key of a flag that takes an object, gathered below that flag."""
+    if not any("." in name for name in flags):
+        return flags
+    found = {name: value for name, value in flags.items() if "." not in name.strip(".")}
+    for dotted, value in flags.items():
+        name, _, key = dotted.partition(".")
+        if dotted not in found and value is not None:
+            same = next((other for other in found if engine_flags.find(other) is engine_flags.find(name)), name)
+            found[same] = {**_object(same, found.get(same) or {}), key: value}
+    return found
 
 
 def _checked(written: str, value: object, version: EngineVersion) -> tuple[str, object]:
@@ -165,6 +183,12 @@ def _gibibytes(name: str, value: object) -> int:
 
 
 def _object(name: str, value: object) -> Mapping[str, Any]:
+    """An object, or its JSON as a command line has it."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise _bad(name, value, "an object in JSON") from None
     if not isinstance(value, Mapping):
         raise _bad(name, value, "an object")
     return value
@@ -174,6 +198,24 @@ def _no_images(name: str, value: object) -> bool:
     """Whether every kind of input beside text is limited to none."""
     limits = _object(name, value)
     return bool(limits) and all(limit == 0 for limit in limits.values())
+
+
+def _compilation(name: str, value: object) -> dict[str, Any]:
+    """What a level or a configuration of compilation says of CUDA graphs: which sizes, or none at all."""
+    if isinstance(value, int) or (isinstance(value, str) and not value.lstrip().startswith("{")):
+        written: Mapping[str, Any] = {"level": value}
+    else:
+        written = _object(name, value)
+    off = any(str(written.get(key, "")).lower() in _NO_GRAPHS for key in ("level", "mode", "cudagraph_mode"))
+    found: dict[str, Any] = {"enforce_eager": True} if off else {}
+    for key in ("cudagraph_capture_sizes", "max_cudagraph_capture_size"):
+        if written.get(key) is not None:
+            found[key] = _MEMORY[key][1](f"{name}.{key}", written[key])
+    return found
+
+
+def _is_data(_name: str, value: object) -> bool:
+    return value == "data"
 
 
 def _is_pooling(_name: str, value: object) -> bool:
@@ -241,6 +283,8 @@ _MEMORY: Final[Mapping[str, tuple[str, _Reader]]] = {
     "enable_expert_parallel": ("expert_parallel", _flag),
     "data_parallel_size": ("data_parallel", _count),
     "cpu_offload_gb": ("cpu_offload_bytes", _gibibytes),
+    "mm_encoder_tp_mode": ("whole_encoders", _is_data),
+    "skip_mm_profiling": ("unprofiled_encoders", _flag),
     "enable_lora": ("lora", _flag),
     "max_loras": ("max_loras", _count),
     "max_lora_rank": ("max_lora_rank", _count),
@@ -252,6 +296,8 @@ _REST: Final[Mapping[str, tuple[str, _Reader]]] = {
     "spec_model": ("spec_model", _text),
     "spec_tokens": ("spec_num_speculative_tokens", _count),
     "limit_mm_per_prompt": ("no_images", _no_images),
+    "compilation_config": ("compilation", _compilation),
+    "optimization_level": ("compilation", _compilation),
     "runner": ("pooling_task", _is_pooling),
     "task": ("pooling_task", _is_pooling),
 }

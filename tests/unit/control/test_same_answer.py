@@ -28,7 +28,7 @@ class Shelf:
 
     async def get(self, _kind: object, _namespace: str, name: str) -> Mapping[str, Any]:
         if name not in self._maps:
-            raise NotFoundError(name, 404)
+            raise NotFoundError(name)
         return self._maps[name]
 
     async def list(self, *_: object) -> AsyncIterator[Mapping[str, Any]]:

@@ -7,10 +7,6 @@ from typing import Any
 import pytest
 
 from plimsoll.cli.predict import Models
-from plimsoll.core.kv import KVLayout
-from plimsoll.core.plan.refuse import EngineStart
-from plimsoll.core.plan.result import Range
-from plimsoll.core.predict import Latency, Load
 from plimsoll.core.rows import answer
 from plimsoll.facts import gpus
 
@@ -112,18 +108,27 @@ def test_the_longest_context_that_fits() -> None:
     assert found["max_concurrency"] == pytest.approx(1, rel=0.01)
 
 
-def test_latency_comes_from_whoever_knows_it() -> None:
-    def known(start: EngineStart, layout: KVLayout, load: Load, accepted: float | None) -> Latency:
-        assert layout.resolved.max_model_len == start.options.max_model_len
-        return Latency(Range(1, 2, 3), Range(load.concurrency, accepted or 0, 9))
+LOADED = {
+    "model": "Qwen/Qwen3-8B",
+    "gpu": H100,
+    "flags": {"max_model_len": 4096},
+    "load": {"prompt_tokens": 1000, "output_tokens": 100, "concurrency": 16},
+}
 
-    row = {"model": "Qwen/Qwen3-8B", "gpu": H100, "flags": {"max_model_len": 4096}, "accepted_tokens_per_step": 2.5,
-           "load": {"prompt_tokens": 1000, "output_tokens": 100, "concurrency": 16}}  # fmt: skip
-    found = answer(row, MODELS, known)
-    assert found["ttft_ms"] == {"low": 1, "mid": 2, "high": 3}
-    assert found["tpot_ms"] == {"low": 16, "mid": 2.5, "high": 9}
+
+def test_a_load_gets_its_latency_as_a_range_and_its_blocks() -> None:
+    found = answer(LOADED, MODELS)
+    for key in ("ttft_ms", "tpot_ms"):
+        assert 0 < found[key]["low"] < found[key]["mid"] < found[key]["high"]
     assert found["blocks_per_request"] == 69
-    assert answer(row, MODELS)["ttft_ms"] is None
+    assert answer({k: v for k, v in LOADED.items() if k != "load"}, MODELS)["ttft_ms"] is None
+
+
+def test_a_gpu_known_only_by_its_memory_has_no_known_latency() -> None:
+    row = {k: v for k, v in LOADED.items() if k != "gpu"} | {"gpu_memory_bytes": 80 * GIB}
+    found = answer(row, MODELS)
+    assert found["outcome"] == "starts"
+    assert found["ttft_ms"] is found["tpot_ms"] is None
 
 
 @pytest.mark.parametrize("version", ["0.9.2", "0.40.0"])
@@ -171,3 +176,17 @@ def test_what_nobody_described_is_unknown_not_guessed() -> None:
     found = answer({"config": {"architectures": ["MysteryForCausalLM"], "model_type": "mystery"}, "gpu": H100}, MODELS)
     assert (found["outcome"], found["reason"]) == ("unknown", "unknown_architecture")
     assert answer({"model": "nobody/nothing", "gpu": H100}, MODELS)["reason"] == "unknown_model"
+
+
+def test_a_default_that_was_guessed_refuses_nothing() -> None:
+    """Without a GPU nobody knows whether 256 or 1,024 sequences are the default; a pool of 900 blocks holds 256."""
+    row = {"model": "Qwen/Qwen3.5-9B", "available_kv_bytes": 900 * 17_301_504, "flags": {"max_model_len": 8192}}
+    assert answer(row, MODELS)["outcome"] == "starts"
+    assert answer({**row, "gpu": H100}, MODELS)["reason"] == "max_num_seqs_above_state_blocks"
+
+
+def test_a_short_name_is_the_commonest_part_and_the_message_says_so() -> None:
+    found = ask(gpu="H100")
+    assert found["available_kv_bytes"] == ask()["available_kv_bytes"]
+    assert found["message"] == "gpu H100: taken for NVIDIA-H100-80GB-HBM3"
+    assert ask(gpu="NVIDIA A100", gpu_memory_bytes=40 * GIB)["available_kv_bytes"]["mid"] < 20 * GIB

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 class MemoryFlags:
     """None leaves the choice to vLLM. Sizes are bytes on one GPU.
 
+    ``whole_encoders``: each rank holds all of a vision tower, for other requests (``--mm-encoder-tp-mode data``);
+    ``unprofiled_encoders``: the start does not run it (``--skip-mm-profiling``).
     ``other_engines_bytes`` is what other processes hold on the same GPU when this engine starts.
     """
 
@@ -20,6 +22,8 @@ class MemoryFlags:
     data_parallel: int = 1
     cpu_offload_bytes: int = 0
     pooling: bool = False
+    whole_encoders: bool = False
+    unprofiled_encoders: bool = False
     max_loras: int = 0
     max_lora_rank: int = 16
     other_engines_bytes: int = 0

@@ -11,7 +11,7 @@ from plimsoll.core.memory.mlps import Mlps, layer_mlp, read_mlps
 from plimsoll.core.memory.rotary import rotary_tables
 from plimsoll.core.memory.states import FLOAT32_BYTES
 from plimsoll.core.memory.tensors import ANY_LAYER, Cut, Tensor
-from plimsoll.core.memory.towers import tower_tensors
+from plimsoll.core.memory.towers import open_wrapper, tower_tensors
 from plimsoll.facts.fields import Fields
 from plimsoll.facts.models import ModelFacts
 
@@ -36,18 +36,20 @@ class Inventory:
     assumed: tuple[str, ...] = ()
 
 
-def read_inventory(facts: ModelFacts, *, text_only: bool = False) -> Inventory:
-    """Matrices of the model; ``text_only`` leaves its towers out.
+def read_inventory(facts: ModelFacts, *, text_only: bool = False, whole_towers: bool = False) -> Inventory:
+    """Matrices of the model; ``text_only`` leaves its towers out, ``whole_towers`` puts all of them on each rank.
 
-    Source of every shape: vLLM 0.32 ``model_executor/models``; ``vllm-memory.md`` 5.2.
+    Source of every shape: vLLM 0.32 ``model_executor/models``.
     """
-    top = Fields(facts.config, "", str(facts.config.get("model_type") or ""))
+    top = open_wrapper(facts)
     decoder = open_decoder(facts)
     mlps = read_mlps(decoder)
     vocabulary = facts.dims.vocab_size
     embedding = Tensor("embed_tokens", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
     head = Tensor("lm_head", vocabulary, decoder.hidden, Cut.VOCABULARY, linear=False)
-    towers = () if text_only else tower_tensors(top, decoder.hidden)
+    towers = () if text_only else tuple(tower_tensors(top, decoder.hidden))
+    if whole_towers:
+        towers = tuple(replace(tensor, cut=Cut.NONE) for tensor in towers)
     return Inventory(
         first=(embedding, *towers, *embeddings_per_layer(decoder)),
         layers=_layers(decoder, mlps),
@@ -71,7 +73,7 @@ def _layers(decoder: Decoder, mlps: Mlps) -> tuple[tuple[Tensor, ...], ...]:
     heads = decoder.text.integers("num_attention_heads_per_layer") or ()
     found = []
     for index, layer in enumerate(decoder.facts.layers[: decoder.facts.dims.layers]):
-        alike = (layer, heads[index : index + 1], mlps.kinds[index], index >= mlps.wide_from)
+        alike = (layer, heads[index : index + 1], mlps.kinds[index], mlps.widths[index])
         if alike not in built:
             built[alike] = tuple(_layer(decoder, mlps, index))
         found.append(built[alike])

@@ -41,7 +41,7 @@ def loaded_weights(
     ``requested_bytes`` decides between formats that a flag leaves open: whoever starts a checkpoint means it to fit.
     """
     ranks = ranks_of(options, flags)
-    read = _read(facts, flags.quantization, options)
+    read = _read(facts, flags.quantization, options, whole_towers=flags.whole_encoders)
     formats = len(read)
     sizes = [_rank_bytes(weights, facts, options, ranks) for weights in read]
     chosen = next((index for index, size in enumerate(sizes) if size <= _FITS * requested_bytes), formats - 1)
@@ -71,16 +71,23 @@ def ranks_of(options: EngineOptions, flags: MemoryFlags) -> Ranks:
     return Ranks(options.tensor_parallel, expert_tensor=sharing)
 
 
-def _read(facts: ModelFacts, flag: str | None, options: EngineOptions) -> tuple[Weights, ...]:
-    device = options.device
-    return _weights(facts, flag, options.dtype, options.text_only, device != "cpu" and device.at_least(8, 9))
+def _read(
+    facts: ModelFacts, flag: str | None, options: EngineOptions, *, whole_towers: bool = False
+) -> tuple[Weights, ...]:
+    has_fp8 = options.device != "cpu" and (options.device.supports("fp8") or options.device.at_least(8, 9))
+    return _weights(facts, flag, options.dtype, options.text_only, whole_towers, has_fp8)
 
 
 @lru_cache(maxsize=512)
-def _weights(facts: ModelFacts, flag: str | None, dtype: str, text_only: bool, has_fp8: bool) -> tuple[Weights, ...]:
+def _weights(
+    facts: ModelFacts, flag: str | None, dtype: str, text_only: bool, whole_towers: bool, has_fp8: bool
+) -> tuple[Weights, ...]:
     """The matrices in each format they may have, likeliest first."""
     likely = likely_quantisations(facts, flag, has_fp8=has_fp8)
-    return tuple(read_weights(facts, quantisation, dtype, text_only=text_only) for quantisation in likely)
+    return tuple(
+        read_weights(facts, quantisation, dtype, text_only=text_only, whole_towers=whole_towers)
+        for quantisation in likely
+    )
 
 
 def _heavier(sizes: list[int], chosen: int, requested_bytes: int) -> int:

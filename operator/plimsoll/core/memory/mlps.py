@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from plimsoll.core.memory.decoder import Decoder
+from plimsoll.core.memory.states import FLOAT32_BYTES
 from plimsoll.core.memory.tensors import Cut, Tensor
 from plimsoll.facts.fields import Fields
 from plimsoll.facts.models import ModelFacts
@@ -30,7 +31,15 @@ _TWO_MATRICES: Final = frozenset(
         "WhisperForConditionalGeneration",
     }
 )
+# Their MLP is four times as wide as the hidden state unless the file says otherwise.
+_FOUR_TIMES: Final = frozenset(
+    {"BloomForCausalLM", "FalconForCausalLM", "GPT2LMHeadModel", "GPTBigCodeForCausalLM", "GPTJForCausalLM"}
+)
 _BIASED_EXPERTS: Final = frozenset({"GptOssForCausalLM"})
+# Their routers are kept in float32.
+_FLOAT32_ROUTERS: Final = frozenset(
+    {"hy_v4", "mimo_v2", "mimo_v2_flash", "minimax_m2", "minimax_m3_vl_text", "step3p5"}
+)
 _LETTERS: Final[Mapping[str, Kind]] = {"M": "none", "*": "none", "E": "sparse", "-": "dense"}
 _WORDS: Final[Mapping[str, Kind]] = {"moe": "sparse", "mlp": "dense", "mamba": "none", "attention": "none"}
 
@@ -43,6 +52,15 @@ _GUESSED_GQA: Final = 10.5
 # Width of an expert over the hidden size where nobody wrote it (DeepSeek-MoE, Qwen1.5-MoE: 1408 / 2048).
 _GUESSED_EXPERT: Final = 0.6875
 _KIMI_LEAST_SHARE: Final = 256
+_WIDTH_KEYS: Final = (
+    "dense_intermediate_size",
+    "intermediate_size_mlp",
+    "intermediate_size",
+    "ffn_hidden_size",
+    "n_inner",
+    "decoder_ffn_dim",
+    "ffn_dim",
+)
 
 
 @dataclass(frozen=True)
@@ -55,15 +73,18 @@ class Experts:
     shared_intermediate: int
     biased: bool = False
     least_share: int = 1
+    router_bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class Mlps:
-    """How the decoder's MLPs are built. ``assumed`` names widths that nobody wrote."""
+    """How the decoder's MLPs are built: of how many matrices, how wide in each layer, with which experts.
+
+    ``assumed`` names widths that nobody wrote.
+    """
 
     matrices: int
-    intermediate: int
-    wide_from: int
+    widths: tuple[int, ...]
     experts: Experts | None
     kinds: tuple[Kind, ...]
     assumed: tuple[str, ...]
@@ -72,15 +93,13 @@ class Mlps:
 def read_mlps(decoder: Decoder) -> Mlps:
     """The MLPs of a decoder."""
     facts, text = decoder.facts, decoder.text
-    intermediate, written = dense_intermediate(facts, text)
+    widths, written = dense_widths(facts, text)
     experts, experts_written = read_experts(decoder)
     kinds = mlp_kinds(facts, text, experts)
     assumed = () if written or not {"dense", "both"} & set(kinds) else ("intermediate_size",)
-    shared = text.optional_int("num_kv_shared_layers") or 0
     return Mlps(
         matrices=2 if facts.architecture in _TWO_MATRICES else 3,
-        intermediate=intermediate,
-        wide_from=facts.dims.layers - shared if shared and text.flag("use_double_wide_mlp") else facts.dims.layers,
+        widths=widths,
         experts=experts,
         kinds=kinds,
         assumed=assumed if experts is None or experts_written else (*assumed, "moe_intermediate_size"),
@@ -90,9 +109,8 @@ def read_mlps(decoder: Decoder) -> Mlps:
 def layer_mlp(decoder: Decoder, mlps: Mlps, index: int, path: str) -> Iterator[Tensor]:
     """Matrices of layer ``index``'s MLP, named below ``path``."""
     kind = mlps.kinds[index]
-    if kind in {"dense", "both"}:
-        width = mlps.intermediate * (2 if index >= mlps.wide_from else 1)
-        yield from dense(f"{path}.mlp", decoder.hidden, width, mlps.matrices)
+    if kind in {"dense", "both"} and mlps.widths[index]:
+        yield from dense(f"{path}.mlp", decoder.hidden, mlps.widths[index], mlps.matrices)
     if kind in {"sparse", "both"} and mlps.experts is not None:
         yield from routed(f"{path}.mlp", decoder.hidden, mlps.experts, mlps.matrices)
 
@@ -108,7 +126,7 @@ def dense(path: str, hidden: int, intermediate: int, matrices: int) -> Iterator[
 def routed(path: str, hidden: int, experts: Experts, matrices: int) -> Iterator[Tensor]:
     """Router, the way into a latent and back where there is one, routed experts and shared ones."""
     count, width = experts.count, experts.intermediate
-    yield Tensor(f"{path}.gate", count, hidden, linear=False)
+    yield Tensor(f"{path}.gate", count, hidden, linear=False, element_bytes=experts.router_bytes)
     if experts.hidden != hidden:
         yield Tensor(f"{path}.latent_down", experts.hidden, hidden, linear=False)
         yield Tensor(f"{path}.latent_up", hidden, experts.hidden, linear=False)
@@ -123,22 +141,49 @@ def routed(path: str, hidden: int, experts: Experts, matrices: int) -> Iterator[
         yield from dense(f"{path}.shared_experts", hidden, experts.shared_intermediate, matrices)
 
 
-def dense_intermediate(facts: ModelFacts, text: Fields) -> tuple[int, bool]:
-    """Width of the dense MLP, and whether it was written; else its class's usual proportion to the hidden size."""
-    keys = ("dense_intermediate_size", "intermediate_size_mlp", "intermediate_size", "ffn_hidden_size", "n_inner")
-    for key in (*keys, "ffn_dim"):
+def dense_widths(facts: ModelFacts, text: Fields) -> tuple[tuple[int, ...], bool]:
+    """Width of each layer's dense MLP, and whether it was written; else its class's usual share of the hidden size.
+
+    Layers that share an earlier cache may be twice as wide (Gemma 4), blocks may differ or have none (Nemotron-NAS).
+    """
+    layers = facts.dims.layers
+    blocks = text.values.get("block_configs")
+    if isinstance(blocks, list):
+        return tuple(_block_width(block, facts.dims.hidden_size) for block in blocks[:layers]), True
+    for key in _WIDTH_KEYS:
+        if isinstance(text.values.get(key), list):
+            return text.integers(key, length=layers) or (), True
         if text.has(key):
-            return _adjusted(text, text.integer(key)), True
-    dims = facts.dims
-    wrapper = facts.config.get("model_type")
+            return _doubled(facts, text, _adjusted(text, text.integer(key))), True
+    if facts.architecture in _FOUR_TIMES:
+        return (4 * facts.dims.hidden_size,) * layers, True
+    return (_usual_width(facts, text),) * layers, False
+
+
+def _doubled(facts: ModelFacts, text: Fields, width: int) -> tuple[int, ...]:
+    shared = (text.optional_int("num_kv_shared_layers") or 0) if text.flag("use_double_wide_mlp") else 0
+    return (width,) * (facts.dims.layers - shared) + (2 * width,) * shared
+
+
+def _block_width(block: object, hidden: int) -> int:
+    """Nemotron-NAS: two thirds of a multiple of twice the hidden size, rounded up to 256; 0 where there is no MLP."""
+    ffn = block.get("ffn") if isinstance(block, Mapping) else None
+    multiple = ffn.get("ffn_mult") if isinstance(ffn, Mapping) else None
+    if not isinstance(ffn, Mapping) or ffn.get("no_op") or not isinstance(multiple, int | float):
+        return 0
+    return -(-int(2 * multiple * hidden / 3) // 256) * 256
+
+
+def _usual_width(facts: ModelFacts, text: Fields) -> int:
+    dims, wrapper = facts.dims, facts.config.get("model_type")
     if wrapper in _WRAPPED_PROPORTION:
-        return round(_WRAPPED_PROPORTION[str(wrapper)] * dims.hidden_size), False
-    usual, usual_hidden = text.class_default(*keys), text.class_default("hidden_size", "n_embd", "d_model")
+        return round(_WRAPPED_PROPORTION[str(wrapper)] * dims.hidden_size)
+    usual, usual_hidden = text.class_default(*_WIDTH_KEYS), text.class_default("hidden_size", "n_embd", "d_model")
     if usual and usual_hidden:
-        return round(usual * dims.hidden_size / usual_hidden), False
+        return round(usual * dims.hidden_size / usual_hidden)
     matrices = 2 if facts.architecture in _TWO_MATRICES else 3
     area = _GUESSED_GQA if dims.kv_heads < dims.query_heads else _GUESSED_MHA
-    return round(area * dims.hidden_size / matrices), False
+    return round(area * dims.hidden_size / matrices)
 
 
 def _adjusted(text: Fields, width: int) -> int:
@@ -169,6 +214,7 @@ def read_experts(decoder: Decoder) -> tuple[Experts | None, bool]:
         shared_intermediate=_shared(facts, text, width),
         biased=facts.architecture in _BIASED_EXPERTS,
         least_share=_KIMI_LEAST_SHARE if facts.model_type == "kimi_linear" else 1,
+        router_bytes=FLOAT32_BYTES if facts.model_type in _FLOAT32_ROUTERS else None,
     ), written is not None
 
 

@@ -1,7 +1,7 @@
 """What an engine takes beside weights and KV: activations at their peak, graphs, driver and libraries.
 
 The profile run encodes the largest images, computes one step of dummy tokens, then samples; the peak is the largest of
-the three, on top of what stays allocated (``vllm-memory.md`` 4.2 to 4.4).
+the three, on top of what stays allocated. Source: vLLM 0.32 ``v1/worker/gpu_worker.py``, ``gpu_model_runner.py``.
 """
 
 from typing import Final
@@ -11,7 +11,6 @@ from plimsoll.core.memory.step import Step
 from plimsoll.core.plan.result import MemoryItem
 
 _FIT: Final = "fit of public start-up logs (tools/fit_memory.py)"
-_FLOAT32: Final = 4
 
 
 def reserve(step: Step, fit: Coefficients) -> tuple[MemoryItem, ...]:

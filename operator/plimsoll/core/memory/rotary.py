@@ -51,7 +51,8 @@ def _ropes(text: Fields) -> tuple[tuple[str, Rope], ...]:
     if nested:
         return tuple((kind, {**share, **each}) for kind, each in nested.items())
     whole = ("", {**share, **rope})
-    return (whole, ("", share)) if text.has("rope_local_base_freq") else (whole,)
+    second = text.has("rope_local_base_freq") or text.has("swa_rope_theta")
+    return (whole, ("", share)) if second else (whole,)
 
 
 def _stretch(rope: Rope) -> float:

@@ -85,7 +85,7 @@ class Scheme:
 def read_scheme(quantisation: Quantisation, element_bytes: int) -> Scheme:
     """Formats of a checkpoint whose unquantised elements take ``element_bytes``.
 
-    Sources: vLLM 0.32 ``layers/quantization`` (each method's ``create_weights``); formats, ``vllm-memory.md`` 5.3.
+    Sources: vLLM 0.32 ``layers/quantization`` (each method's ``create_weights``).
     """
     method, written = quantisation.method, quantisation.config
     whole = plain(element_bytes)

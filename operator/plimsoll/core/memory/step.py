@@ -7,10 +7,9 @@ from plimsoll.core.kv import EngineOptions, resolve
 from plimsoll.core.memory.decoder import open_decoder
 from plimsoll.core.memory.flags import MemoryFlags
 from plimsoll.core.memory.mlps import Experts, read_mlps
-from plimsoll.core.memory.towers import Tower, read_tower
+from plimsoll.core.memory.towers import Tower, open_wrapper, read_tower
 from plimsoll.core.memory.weights import element_bytes
 from plimsoll.facts.engines import EngineVersion
-from plimsoll.facts.fields import Fields
 from plimsoll.facts.models import ModelFacts
 
 _HOPPER: Final = 9
@@ -54,7 +53,7 @@ def read_step(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> 
     """
     resolved = resolve(facts, options)
     mlps = read_mlps(open_decoder(facts))
-    tower = None if options.text_only else read_tower(Fields(facts.config, "", _top_type(facts)))
+    tower = None if options.text_only or flags.unprofiled_encoders else read_tower(open_wrapper(facts))
     tokens, experts = resolved.max_num_batched_tokens, mlps.experts
     expert_width = experts.intermediate if experts else 0
     has_dense = "sparse" not in mlps.kinds
@@ -71,7 +70,7 @@ def read_step(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> 
         hidden=facts.dims.hidden_size,
         vocabulary=facts.dims.vocab_size,
         layers=facts.dims.layers,
-        rank_mlp_width=-(-(mlps.intermediate if has_dense else expert_width) // options.tensor_parallel),
+        rank_mlp_width=-(-(max(mlps.widths, default=0) if has_dense else expert_width) // options.tensor_parallel),
         experts=experts,
         rank_expert_width=expert_width if flags.expert_parallel else -(-expert_width // options.tensor_parallel),
         experts_per_token=max(1, facts.dims.experts_per_token),
@@ -106,8 +105,3 @@ def _four_bit_experts(method: str | None) -> bool:
 def _image_patches(tower: Tower | None, tokens: int) -> int:
     """Patches the encoder is profiled with: the larger of a step's and the largest image's tokens, before merging."""
     return 0 if tower is None else max(tokens, LARGEST_IMAGE_TOKENS) * tower.merge**2
-
-
-def _top_type(facts: ModelFacts) -> str:
-    written = facts.config.get("model_type")
-    return written if isinstance(written, str) else ""

@@ -5,20 +5,27 @@ Names start with ``vision.``, so that ignore lists which spare the tower are und
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 from plimsoll.core.memory.tensors import Cut, Tensor
 from plimsoll.facts.fields import Fields
+from plimsoll.facts.models import ModelFacts
 
 # MLPs with a gate, by the model type of the vision part.
 _GATED: Final = frozenset(
-    {"pixtral", "qwen2_5_vl", "exaone4_5_vision", "gemma4_vision", "glm4v", "glm4v_moe", "glm5_next_vision"}
+    {"pixtral", "qwen2_5_vl", "exaone4_5_vision", "gemma4_vision", "glm4v", "glm4v_moe", "glm5_next_vision", "mimo_v2"}
 )
 
 # Built by transformers: not cut, every rank holds all of it.
 _WHOLE: Final = frozenset({"gemma4_vision"})
+# Built without quantisation, whatever the file says.
+_PLAIN: Final = frozenset({"mimo_v2"})
+# Width of a head where a tower groups its queries and does not say.
+_GROUPED_HEAD: Final = 64
 
+_QWEN2_VOCABULARY: Final = 151_936
 # Towers of wrapper classes whose file describes none: what transformers would build.
 _SIGLIP: Final = {"num_hidden_layers": 27, "hidden_size": 1152, "intermediate_size": 4304, "patch_size": 14}
 _CLIP: Final = {"num_hidden_layers": 24, "hidden_size": 1024, "intermediate_size": 4096, "patch_size": 14}
@@ -53,6 +60,14 @@ class Tower:
     whole: bool
 
 
+def open_wrapper(facts: ModelFacts) -> Fields:
+    """The object that holds a model's towers: the file, or its ``thinker_config`` (Qwen-Omni)."""
+    config = facts.config.get("thinker_config")
+    config = config if isinstance(config, Mapping) else facts.config
+    written = config.get("model_type")
+    return Fields(config, "", written if isinstance(written, str) else "")
+
+
 def vision_part(top: Fields) -> Fields | None:
     """The description of what sees: as written, else that of the wrapper's class."""
     usual = _OF_CLASS.get(top.model_type)
@@ -69,7 +84,8 @@ def read_tower(top: Fields) -> Tower | None:
     if not depth or not hidden:
         return None
     heads = vision.optional_int("num_heads", "num_attention_heads", "vt_num_attention_heads") or 16
-    head_dim = vision.optional_int("head_dim") or hidden // heads
+    grouped = _GROUPED_HEAD if vision.has("num_query_groups") else 0
+    head_dim = vision.optional_int("head_dim") or grouped or hidden // heads
     query_width = vision.optional_int("qkv_hidden_size") or heads * head_dim
     kv_heads = vision.optional_int("num_key_value_heads") or heads
     patch = vision.optional_int("patch_size") or 14
@@ -89,7 +105,48 @@ def read_tower(top: Fields) -> Tower | None:
 
 
 def tower_tensors(top: Fields, hidden: int) -> Iterator[Tensor]:
-    """Matrices of the tower and the projector into a decoder of width ``hidden``."""
+    """Matrices of towers and projectors into a decoder of width ``hidden``."""
+    found = chain(_vision(top, hidden), _audio(top))
+    return (replace(tensor, linear=False) for tensor in found) if top.model_type in _PLAIN else found
+
+
+def _audio(top: Fields) -> Iterator[Tensor]:
+    """MiMo's encoder of speech: tables of codes, a small transformer with a vocabulary it never uses, a projection."""
+    audio = top.child("audio_config") or top
+    if not audio.has("input_local_dim"):
+        yield from _speech_encoder(audio)
+        return
+    width, channels = audio.integer("input_local_dim"), audio.optional_int("audio_channels") or 1
+    codes = int(str(audio.values.get("speech_vocab_size", 0))) if audio.has("speech_vocab_size") else 0
+    yield Tensor("vision.audio.speech_embeddings", channels * codes, width, linear=False)
+    yield Tensor("vision.audio.embed_tokens", _QWEN2_VOCABULARY, width, linear=False)
+    layers, inner = (
+        audio.optional_int("input_local_layers") or 0,
+        audio.optional_int("input_local_intermediate_size") or 0,
+    )
+    yield Tensor("vision.audio.layers", layers * (4 * width + 3 * inner), width, linear=False)
+    out, grouped = audio.optional_int("out_hidden_size") or 0, width * (audio.optional_int("group_size") or 1)
+    yield Tensor("vision.audio.projection", 4 * grouped, grouped + out, linear=False)
+
+
+def _speech_encoder(audio: Fields) -> Iterator[Tensor]:
+    """Whisper's encoder, alone or as a wrapper's audio part."""
+    layers, width = audio.optional_int("encoder_layers"), audio.optional_int("d_model")
+    if not layers or not width:
+        return
+    inner = audio.optional_int("encoder_ffn_dim") or 4 * width
+    for index in range(layers):
+        path = f"vision.audio.{index}"
+        yield Tensor(f"{path}.qkv_proj", 3 * width, width, Cut.OUTPUTS)
+        yield Tensor(f"{path}.out_proj", width, width, Cut.INPUTS)
+        yield Tensor(f"{path}.fc1", inner, width, Cut.OUTPUTS)
+        yield Tensor(f"{path}.fc2", width, inner, Cut.INPUTS)
+    yield Tensor("vision.audio.positions", audio.optional_int("max_source_positions") or 0, width, linear=False)
+    bins = audio.optional_int("num_mel_bins") or 0
+    yield Tensor("vision.audio.convolutions", 3 * (bins + width), width, linear=False)
+
+
+def _vision(top: Fields, hidden: int) -> Iterator[Tensor]:
     tower = read_tower(top)
     if tower is None:
         yield from _patch_embedder(top, hidden)

@@ -88,9 +88,10 @@ def read_weights(
     dtype: str | None = None,
     *,
     text_only: bool = False,
+    whole_towers: bool = False,
 ) -> Weights:
     """Matrices and formats of a model; ``quantisation`` and ``dtype`` replace what its configuration says."""
-    inventory = read_inventory(facts, text_only=text_only)
+    inventory = read_inventory(facts, text_only=text_only, whole_towers=whole_towers)
     scheme = read_scheme(facts.quantisation if quantisation is None else quantisation, element_bytes(facts, dtype))
     return Weights(
         first=_counted(inventory.first, scheme),

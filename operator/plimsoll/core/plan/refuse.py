@@ -1,8 +1,8 @@
 """vLLM's own refusals, found before anything starts: an ordered list of small checks, the first that objects wins.
 
-``check_flags`` needs no memory figures, ``check_memory`` judges a start with a given number of bytes left for KV (so a
-caller may judge at the middle of an estimate, and at its low end). Sources: ``vllm-memory.md`` 3.6 and 4.5, the
-recorded refusals of ``data/engines``.
+``check_flags`` needs no memory figures; ``check_pool`` judges a start with a given number of bytes left for KV, so that
+a caller may judge at the middle of an estimate and at its low end. Sources: vLLM's own start-up checks and the
+refusals recorded from its releases.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ QUANTIZATION_UNSUPPORTED: Final = "quantization_unsupported"
 DTYPE_UNSUPPORTED: Final = "dtype_unsupported"
 
 _GIB: Final = 1 << 30
-# Lowest compute capability of each method (``vllm-memory.md`` 3.6).
+# Lowest compute capability of each method. Source: vLLM 0.32 ``layers/quantization``, ``get_min_capability``.
 _LEAST_CAPABILITY: Final = {
     "fp8": (7, 5),
     "awq": (7, 5),

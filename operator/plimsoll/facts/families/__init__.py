@@ -73,7 +73,7 @@ def _dimensions(reading: Reading, query_heads: int, layers: int) -> Dimensions:
     text = reading.text
     return Dimensions(
         hidden_size=reading.hidden_size,
-        intermediate_size=text.optional_int("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim") or 0,
+        intermediate_size=_widest_mlp(text),
         vocab_size=text.optional_int("vocab_size") or reading.top.optional_int("vocab_size") or 0,
         layers=layers,
         query_heads=query_heads,
@@ -84,6 +84,13 @@ def _dimensions(reading: Reading, query_heads: int, layers: int) -> Dimensions:
         expert_intermediate_size=text.optional_int("moe_intermediate_size") or 0,
         tie_word_embeddings=_ties(reading),
     )
+
+
+def _widest_mlp(text: Fields) -> int:
+    """Width of the dense MLPs, the widest where the file names one per layer (Gemma 3n); 0 where it names none."""
+    if isinstance(text.values.get("intermediate_size"), list):
+        return max(text.integers("intermediate_size") or (0,))
+    return text.optional_int("intermediate_size", "ffn_hidden_size", "n_inner", "ffn_dim") or 0
 
 
 def _ties(reading: Reading) -> bool:

@@ -20,8 +20,7 @@ BEYOND = {
     "google/gemma-3-1b-it(text)": (0.25, "the file does not say how wide the MLP is"),
     "google/gemma-3-4b-it(text)": (0.35, "the file does not say how rotation is stretched"),
     "google/gemma-3-27b-it(text)": (0.04, "the file does not say how rotation is stretched"),
-    "Qwen/Qwen3.8-Flash-Next": (0.04, "embeddings of n-grams"),
-    "XiaomiMiMo/MiMo-V2.5": (0.04, "audio tower"),
+    "Qwen/Qwen3.8-Flash-Next": (0.04, "an index buffer a layer, as long as a step"),
     "deepseek-ai/DeepSeek-V4.1-Flash": (0.02, "padding at TP 4"),
     "stepfun-ai/Step-3.5-Flash": (0.02, "two layers that another kernel runs"),
 }
@@ -68,7 +67,7 @@ def test_exceptions_are_few_and_still_needed() -> None:
     every = rows()
     assert sum(abs(error(row)) <= 0.01 for row in every) >= 0.95 * len(every)
     described = [row for row in every if row["model"] not in TRIMMED]
-    assert sum(abs(error(row)) <= 0.01 for row in described) >= 0.97 * len(described)
+    assert sum(abs(error(row)) <= 0.01 for row in described) >= 0.98 * len(described)
     needed = {row["model"] for row in every if abs(error(row)) > 0.01}
     assert needed == set(BEYOND)
 
@@ -105,6 +104,13 @@ def test_a_text_only_service_leaves_the_tower_out() -> None:
     facts = facts_of("Qwen/Qwen3.5-9B")
     tower = read_weights(facts).bytes_on(Ranks()) - read_weights(facts, text_only=True).bytes_on(Ranks())
     assert 0.8e9 < tower < 1.1e9
+
+
+def test_a_tower_for_each_rank_is_not_cut() -> None:
+    facts = facts_of("Qwen/Qwen3.5-9B")
+    tower = read_weights(facts).bytes_on(Ranks()) - read_weights(facts, text_only=True).bytes_on(Ranks())
+    more = read_weights(facts, whole_towers=True).bytes_on(Ranks(4)) - weights_of("Qwen/Qwen3.5-9B").bytes_on(Ranks(4))
+    assert more == pytest.approx(0.75 * tower, rel=0.05)
 
 
 def test_float32_is_twice_as_much_when_asked_for() -> None:

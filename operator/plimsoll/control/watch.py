@@ -1,0 +1,37 @@
+"""Watches children and pods without Kopf: they are many, and an event costs Kopf milliseconds (docs/adr/0010)."""
+
+from dataclasses import dataclass
+
+from plimsoll.adapters.ports import Cluster, GoneError, Kind
+from plimsoll.control.cache import Cache, Key
+from plimsoll.control.remember import remember
+from plimsoll.control.sweep import OWNED, Sweep
+from plimsoll.control.workqueue import WorkQueue
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What the operator owns of one kind, in one namespace or in all."""
+
+    cluster: Cluster
+    sweep: Sweep
+    cache: Cache
+    queue: WorkQueue[Key]
+    kind: Kind
+    namespace: str | None
+
+    async def run(self) -> None:
+        """Follow changes for ever, listing anew when a version is too old. Raises ClusterError when the API is away."""
+        await self.sweep.synced.wait()
+        while True:
+            since = await self.sweep.listed_since(self.kind, self.namespace)
+            try:
+                await self._follow(since)
+            except GoneError:
+                continue
+
+    async def _follow(self, since: str) -> None:
+        while True:
+            async for change in self.cluster.watch(self.kind, self.namespace, OWNED, since):
+                since = change.object["metadata"]["resourceVersion"]
+                remember(self.kind, change, self.cache, self.queue)

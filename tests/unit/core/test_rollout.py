@@ -1,0 +1,209 @@
+"""Which plan runs, and the children it means."""
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from plimsoll.api import names
+from plimsoll.core import rollout
+from plimsoll.core.manifests.revision import Revision, outdated, read_revision
+from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.model import bundled_config
+from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.request import Request, read_request
+from plimsoll.core.rollout import Unavailable, choose_target
+
+SPEC: dict[str, Any] = {
+    "model": {"id": "Qwen/Qwen3-8B"},
+    "hardware": {"gpu": "NVIDIA-L40S", "maxGPUs": 4},
+    "contextTokens": 16384,
+}
+
+
+def _request(annotations: dict[str, str] | None = None, **spec: Any) -> Request:
+    meta = {"namespace": "ns", "name": "svc", "uid": "u", "generation": 1, "annotations": annotations or {}}
+    return read_request({"metadata": meta, "spec": {**SPEC, **spec}})
+
+
+def _plan(request: Request) -> Plan:
+    found = plan_service(request.spec, request.minimum_replicas, bundled_config(request.spec.model.id))
+    assert isinstance(found, Plan)
+    return found
+
+
+@pytest.fixture
+def request_() -> Request:
+    return _request()
+
+
+@pytest.fixture
+def running(request_: Request) -> Revision:
+    return rollout.render(request_, _plan(request_), 1)
+
+
+def _other(plan: Plan) -> Plan:
+    """What a newer planner might say."""
+    return dataclasses.replace(plan, choice=dataclasses.replace(plan.choice, args=(*plan.choice.args, "--new-flag")))
+
+
+def test_the_first_plan_becomes_the_first_revision(request_: Request) -> None:
+    target = choose_target(request_, _plan(request_), [])
+    assert target.revision is not None
+    assert target.revision.number == 1
+    assert target.refusal is None
+
+
+def test_what_runs_stays_when_planning_again_says_the_same(request_: Request, running: Revision) -> None:
+    target = choose_target(request_, _plan(request_), [running])
+    assert target.revision is running
+    assert target.update is None
+
+
+def test_a_newer_planner_is_reported_and_changes_nothing(request_: Request, running: Revision) -> None:
+    target = choose_target(request_, _other(_plan(request_)), [running])
+    assert target.revision is running
+    assert target.update is not None
+    assert target.update.reason == "NewerPlan"
+    assert "would change --new-flag added;" in target.update.message
+    assert names.ANNOTATION_ACCEPT_PLAN in target.update.message
+
+
+def test_an_accepted_update_becomes_the_next_revision(request_: Request, running: Revision) -> None:
+    newer = _other(_plan(request_))
+    offered = rollout.render(request_, newer, 2)
+    accepted = dataclasses.replace(request_, accept_plan=offered.name)
+    target = choose_target(accepted, newer, [running])
+    assert target.revision is not None
+    assert (target.revision.name, target.revision.number) == (offered.name, 2)
+
+
+def test_a_spec_change_is_planned_afresh(running: Revision) -> None:
+    changed = _request(contextTokens=8192)
+    target = choose_target(changed, _plan(changed), [running])
+    assert target.revision is not None
+    assert target.revision.number == 2
+    assert "8192" in str(target.revision.template)
+
+
+def test_going_back_to_an_earlier_spec_finds_the_earlier_revisions_name(request_: Request, running: Revision) -> None:
+    changed = _request(contextTokens=8192)
+    second = rollout.render(changed, _plan(changed), 2)
+    target = choose_target(request_, _plan(request_), [running, second])
+    assert target.revision is not None
+    assert (target.revision.name, target.revision.number) == (running.name, 3)
+
+
+@pytest.mark.parametrize("outcome", [Refusal("KVCacheTooSmall", "no"), Unavailable("CatalogueUnreadable", "gone")])
+def test_a_refused_change_keeps_the_running_fleet_frozen(running: Revision, outcome: Refusal | Unavailable) -> None:
+    target = choose_target(_request(contextTokens=8192), outcome, [running])
+    assert target.revision is running
+    assert target.frozen
+    assert target.refusal is not None
+    assert target.refusal.reason == outcome.reason
+
+
+def test_a_planner_that_would_now_refuse_what_runs_says_so_and_no_more(request_: Request, running: Revision) -> None:
+    target = choose_target(request_, Refusal("UnknownModel", "forgotten"), [running])
+    assert target.revision is running
+    assert target.refusal is None
+    assert target.update is not None
+    assert target.update.reason == "PlanNowInfeasible"
+
+
+def test_facts_that_cannot_be_read_now_leave_the_update_unknown(request_: Request, running: Revision) -> None:
+    target = choose_target(request_, Unavailable("CatalogueUnreadable", "gone"), [running])
+    assert target.revision is running
+    assert target.update_unknown == "gone"
+
+
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        pytest.param({"scaling": {"minReplicas": 2}}, True, id="more replicas are the same pod"),
+        pytest.param({"replicas": 3, "scaling": {"mode": "Fixed"}}, True, id="so is a fixed count"),
+        pytest.param({"tuning": {"mode": "Off"}}, True, id="and what may be tuned"),
+        pytest.param({"mode": "Shadow"}, True, id="and Shadow"),
+        pytest.param({"contextTokens": 8192}, False, id="another context is another plan"),
+        pytest.param({"engine": {"extraArgs": ["--enforce-eager"]}}, False, id="so is another flag"),
+    ],
+)
+def test_the_fingerprint_is_of_what_a_pod_depends_on(change: dict[str, Any], same: bool) -> None:
+    assert (_request(**change).fingerprint == _request().fingerprint) is same
+
+
+def test_the_restart_annotation_is_a_new_template_and_nothing_else(running: Revision) -> None:
+    asked = _request(annotations={names.ANNOTATION_RESTART: "now"})
+    target = choose_target(asked, _plan(asked), [running])
+    assert target.revision is not None
+    assert target.revision.name != running.name
+    assert target.revision.template["metadata"]["annotations"] == {names.ANNOTATION_RESTART: "now"}
+    assert target.revision.plan["choice"] == running.plan["choice"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "wanted"),
+    [
+        pytest.param({}, 1, id="the default floor"),
+        pytest.param({"scaling": {"mode": "Auto", "minReplicas": 2}}, 2, id="Auto runs its floor"),
+        pytest.param({"scaling": {"mode": "Fixed"}, "replicas": 3}, 3, id="Fixed runs what is asked"),
+        pytest.param({"scaling": {"mode": "External"}, "replicas": 9}, 4, id="never more than maxGPUs allows"),
+        pytest.param({"scaling": {"mode": "Fixed"}, "replicas": 0}, 0, id="none, when none are asked"),
+    ],
+)
+def test_wanted_replicas(spec: dict[str, Any], wanted: int) -> None:
+    assert _request(**spec).wanted_replicas(gpus_per_replica=1) == wanted
+
+
+def _children(replicas: int, running: Revision, request: Request) -> dict[str, dict[str, Any]]:
+    return {child["kind"]: child for child in rollout.children(request, running, replicas)}
+
+
+def test_children_of_one_and_of_several_replicas(request_: Request, running: Revision) -> None:
+    one, several = _children(1, running, request_), _children(2, running, request_)
+    assert list(one) == ["ControllerRevision", "Service", "Deployment"]
+    assert list(several) == ["ControllerRevision", "Service", "PodDisruptionBudget", "Deployment"]
+    assert one["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
+    assert several["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
+    for child in several.values():
+        assert child["metadata"]["ownerReferences"][0]["uid"] == "u"
+        assert child["metadata"]["labels"][names.LABEL_SERVICE] == "svc"
+    assert "replicas" not in several["Deployment"]["spec"]
+
+
+def test_a_single_replica_does_not_surge_beyond_the_gpu_budget(running: Revision) -> None:
+    tight = _request(hardware={"gpu": "NVIDIA-L40S", "maxGPUs": 1})
+    strategy = _children(1, running, tight)["Deployment"]["spec"]["strategy"]["rollingUpdate"]
+    assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
+
+
+def test_every_selector_has_its_labels_and_every_pod_matches_it(request_: Request, running: Revision) -> None:
+    children = _children(2, running, request_)
+    pod = children["Deployment"]["spec"]["template"]["metadata"]["labels"]
+    for selector in (
+        children["Deployment"]["spec"]["selector"]["matchLabels"],
+        children["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"],
+        children["Service"]["spec"]["selector"],
+    ):
+        assert selector.items() <= pod.items()
+        assert names.LABEL_INSTANCE in selector
+    assert names.LABEL_TRACK not in children["Service"]["spec"]["selector"]
+
+
+def test_a_draining_pod_outlives_its_drain(running: Revision) -> None:
+    pod = running.template["spec"]
+    container = pod["containers"][0]
+    sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    timeout = int(container["args"][container["args"].index("--shutdown-timeout") + 1])
+    assert pod["terminationGracePeriodSeconds"] > sleep + timeout
+    assert pod["enableServiceLinks"] is False
+
+
+def test_a_revision_survives_its_manifest(request_: Request, running: Revision) -> None:
+    assert read_revision(running.manifest(rollout.owner(request_))) == running
+    assert read_revision({"metadata": {"name": "x"}, "data": {"other": 1}}) is None
+
+
+def test_the_oldest_revisions_go_first(running: Revision) -> None:
+    kept = [dataclasses.replace(running, name=f"r{n}", number=n) for n in range(1, 8)]
+    assert sorted(outdated(kept)) == ["r1", "r2"]
