@@ -181,6 +181,8 @@ def _apply(asked: dict[str, Any], change: str) -> None:
     match field:
         case "contextTokens":
             asked["contextTokens"] = int(to)
+        case "model.textOnly":
+            asked["model"]["textOnly"] = True
         case "maxGPUs":
             asked["hardware"]["maxGPUs"] = int(to)
         case "scaling.minReplicas":

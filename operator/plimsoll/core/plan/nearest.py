@@ -62,6 +62,7 @@ def _singles(wish: Wish, failed: Sequence[Failed]) -> Iterator[_Change]:
     fp8 = _with_fp8(wish)
     if fp8:
         yield fp8
+    yield from _without_towers(wish)
     yield from _more_gpus(wish, failed)
     yield from _fewer_replicas(wish, failed)
     yield from _other_gpu(wish)
@@ -124,6 +125,14 @@ def _with_fp8(wish: Wish) -> _Change | None:
     engine = wish.spec.engine.model_copy(update={"extra_args": args})
     spec = wish.spec.model_copy(update={"engine": engine})
     return _Change(f"engine.extraArgs: + {FP8_KV}", replace(wish, spec=spec, overrides=overrides))
+
+
+def _without_towers(wish: Wish) -> Iterator[_Change]:
+    """Text only, where there are towers to leave out."""
+    if wish.facts.multimodal and not wish.spec.model.text_only:
+        model = wish.spec.model.model_copy(update={"text_only": True})
+        changed = replace(wish, spec=wish.spec.model_copy(update={"model": model}))
+        yield _Change("model.textOnly: false -> true", changed)
 
 
 def _more_gpus(wish: Wish, failed: Sequence[Failed]) -> Iterator[_Change]:

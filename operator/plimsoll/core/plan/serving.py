@@ -25,7 +25,6 @@ MOST_PREFILL: Final = 0.8
 NEARLY_AS_GOOD: Final = 1.15
 """Where targets are out of reach, replicas that bring less than this are not worth their GPUs."""
 _ALMOST_ALL: Final = 0.99
-_ROUNDS: Final = 14
 
 Limit = Literal["KV", "sequences", "prefill FLOPs", "weights' bandwidth", "KV bandwidth", "queue"]
 
@@ -110,16 +109,16 @@ class EngineService:
         return math.ceil((self._demand.concurrency or 1) / engines)
 
     def _of_rate(self, replicas: int, rate: float) -> Serving:
-        """Requests in the engine that a rate of arrivals makes, by Little's law: as many as leave again."""
+        """The fewest whole requests in the engine of which as many leave a second as arrive (Little's law)."""
         if self.times is None:
             return self._loaded(replicas, 1, None)
-        low, high = 0.0, max(1.0, self._most)
+        low, high = 1, max(1, int(self._most))
         if self._rate_at(high) < rate:
             short = rate / max(self._rate_at(high), 1e-9)
             return self._loaded(replicas, high * min(short, 1e6), rate)
-        for _ in range(_ROUNDS):
-            middle = (low + high) / 2
-            low, high = (low, middle) if self._rate_at(middle) >= rate else (middle, high)
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._rate_at(middle) >= rate else (middle + 1, high)
         return self._loaded(replicas, high, rate)
 
     def _rate_at(self, running: float) -> float:
