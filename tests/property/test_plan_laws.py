@@ -108,7 +108,7 @@ def _harder(asked: Mapping[str, Any], how: str) -> dict[str, Any]:
     if how == "context":
         harder["contextTokens"] = asked["contextTokens"] + asked["contextTokens"] // 2
     elif how == "load":
-        load = harder.get("load") or {}
+        load = harder.setdefault("load", {"concurrency": 2})
         for key in ("concurrency", "requestsPerSecond"):
             if key in load:
                 load[key] = load[key] * 2
@@ -143,9 +143,9 @@ def test_a_larger_budget_never_makes_it_worse(asked: dict[str, Any], more: int) 
 
 
 @LAWS
-@given(requests())
-def test_a_plan_starts_by_its_own_arguments(asked: dict[str, Any]) -> None:
-    plan = planned(asked)
+@given(requests(), st.sampled_from(("Balanced", "Latency", "Throughput")))
+def test_a_plan_starts_by_its_own_arguments(asked: dict[str, Any], objective: str) -> None:
+    plan = planned({**asked, "objective": objective})
     assume(isinstance(plan, Plan))
     assert isinstance(plan, Plan)
     assert plan.choice.replicas * plan.choice.gpus_per_replica <= asked["hardware"]["maxGPUs"]

@@ -17,7 +17,6 @@ from plimsoll.core.plan.nearest import nearest_changes, shorter_context
 from plimsoll.core.plan.result import Plan, Refusal
 from plimsoll.core.plan.search import Candidate, polished, search
 from plimsoll.core.plan.wish import Inventory, RefusedError, Wish, resolve_wish
-from plimsoll.facts.limits import states_max_model_len
 
 __all__ = ["Inventory", "plan_service"]
 
@@ -45,8 +44,7 @@ def plan_service(
 def _check_model_limit(wish: Wish) -> None:
     """No context beyond what the model was made for, where its file says so."""
     limit, asked = wish.facts.max_model_len, wish.context_tokens
-    stated = states_max_model_len(wish.facts.raw) or states_max_model_len(wish.facts.config)
-    if asked <= limit or not stated:
+    if asked <= limit or not wish.states_limit:
         return
     message = (
         f"spec.contextTokens: {asked} is above the {limit} tokens that {wish.spec.model.id} allows "

@@ -116,6 +116,7 @@ def read_argv(args: Sequence[str], version: EngineVersion) -> Iterator[Argument]
             raise BadFlagError(f"{_short(written)} stands alone: an argument starts with -- or follows one that does")
         name, _, path = written.partition(".")
         flag = _known(name, version)
+        name = name if name.startswith("--") else _long(flag)
         if flag.switch:
             if equals:
                 raise BadFlagError(f"{name}: takes no value; write {name} or its --no- form")
@@ -133,6 +134,11 @@ def _known(name: str, version: EngineVersion) -> Flag:
     if problem or flag is None:
         raise BadFlagError(_short(problem or name, 300))
     return flag
+
+
+def _long(flag: Flag) -> str:
+    """The positive long name of a flag that was written in short."""
+    return next(name for name in flag.names if name.startswith("--") and not name.startswith("--no-"))
 
 
 def _is_flag(word: str) -> bool:

@@ -206,9 +206,10 @@ def _variants(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> Itera
         # Where everything together is not enough, only that is tried: it says what would fit.
         everything = [*fewer, *more]
         yield from everything[-1:] if _far_off(wish, shape, refusal) else everything
-        if wish.demand.concurrency is None and "max_num_seqs" not in wish.overrides.options:
+        if "max_num_seqs" not in wish.overrides.options:
             last = (everything or [knobs])[-1]
-            yield replace(last, sequences=min(FEW_SEQUENCES, last.sequences), turned=last.turned + 1)
+            fewest = (FEW_SEQUENCES, SEQUENCE_STEP)
+            yield from (replace(last, sequences=n, turned=last.turned + 1) for n in fewest if n < last.sequences)
 
 
 def _fewer_tokens(knobs: Knobs) -> Iterator[Knobs]:
@@ -248,6 +249,8 @@ def _options(wish: Wish, shape: Shape, knobs: Knobs) -> EngineOptions:
         "enable_prefix_caching": True,
         "gdn_prefill_backend": GDN_PREFILL_BACKEND,
         "text_only": wish.spec.model.text_only,
+        # A limit that the file does not write is nobody's refusal.
+        "allow_long_max_model_len": not wish.states_limit,
     }
     theirs = {key: value for key, value in wish.overrides.options.items() if key not in _KNOBS}
     return EngineOptions(device=shape.gpu, version=wish.version, speculation=wish.speculation, **{**ours, **theirs})
