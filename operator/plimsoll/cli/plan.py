@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit, one_or_list
+from plimsoll.cli.hub import HubOption
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list
 from plimsoll.cli.planning import Planned, given_config, plan_files
 from plimsoll.cli.prices import PriceOption, read_prices
 from plimsoll.cli.text import text_lines
@@ -24,6 +25,7 @@ def plan(
         Path | None,
         typer.Option(help="A config.json to use in place of the catalogue's; hf_quant_config.json beside it is read."),
     ] = None,
+    hub: HubOption = False,
     price: PriceOption = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write a report with pictures: one file that needs nothing else.")
@@ -42,9 +44,9 @@ def plan(
       kubectl get vllm qwen-docs -o yaml | plimsoll plan -
 
     Exit code 0: all are feasible. 1: at least one is not. 2: something could not be read; the rest is planned all
-    the same.
+    the same. 3: --hub was given and the hub could not be reached.
     """
-    batch = plan_files(files, given_config(model_config), read_prices(price))
+    batch = plan_files(files, given_config(model_config), read_prices(price), hub=hub)
     for each in batch.bad:
         complain(each.message)
     if batch.empty:
@@ -56,6 +58,8 @@ def plan(
         _write_report(html, batch.planned)
     if batch.bad:
         raise typer.Exit(BAD_INPUT)
+    if any(planned.unreachable for planned in batch.planned):
+        raise typer.Exit(UNREACHABLE)
     raise typer.Exit(DONE if all(result["feasible"] for result in results) else NO)
 
 

@@ -13,6 +13,7 @@ from plimsoll.api import reasons
 from plimsoll.api.parse import parse_service
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.cli.documents import ConfigMap, Document, read_documents
+from plimsoll.cli.hub import HubError, hub_config
 from plimsoll.cli.output import BAD_INPUT, complain
 from plimsoll.cli.prices import Prices
 from plimsoll.cli.sources import Bad
@@ -37,6 +38,8 @@ class Planned:
     config: ModelConfig | None
     outcome: Plan | Refusal
     elapsed_ms: float
+    unreachable: bool = False
+    """Whether the hub was asked and could not be reached."""
 
     @property
     def full_name(self) -> str:
@@ -61,12 +64,24 @@ class Batch:
         return not self.planned and not self.bad
 
 
-def plan_files(files: Iterable[str], given: ModelConfig | None = None, prices: Prices | None = None) -> Batch:
+@dataclass(frozen=True)
+class Sources:
+    """Where model configurations may come from. ``given`` replaces all others; the hub is asked last, if at all."""
+
+    given: ModelConfig | None
+    config_maps: ConfigMaps
+    hub: bool
+
+
+def plan_files(
+    files: Iterable[str], given: ModelConfig | None = None, prices: Prices | None = None, *, hub: bool = False
+) -> Batch:
     """Plan every service of the files and folders; ``given`` replaces the catalogue's configuration."""
     inventory = Inventory(prices=prices or {})
     found = list(read_documents(files))
     config_maps = {(f.namespace, f.name): f for f in found if isinstance(f, ConfigMap)}
-    planned = [_planned(f, given, config_maps, inventory) for f in found if isinstance(f, Document)]
+    sources = Sources(given, config_maps, hub)
+    planned = [_planned(f, sources, inventory) for f in found if isinstance(f, Document)]
     return Batch(planned, [f for f in found if isinstance(f, Bad)])
 
 
@@ -96,27 +111,30 @@ def _unusable(path: Path, why: str) -> typer.Exit:
     return typer.Exit(BAD_INPUT)
 
 
-def _planned(document: Document, given: ModelConfig | None, config_maps: ConfigMaps, inventory: Inventory) -> Planned:
+def _planned(document: Document, sources: Sources, inventory: Inventory) -> Planned:
     service = parse_service(document.manifest)
     namespace, spec = service.metadata.namespace or "default", service.spec
     started = time.perf_counter()
     config: ModelConfig | None = None
     outcome: Plan | Refusal
+    unreachable = False
     try:
-        config = given or _config(spec, namespace, config_maps)
+        config = sources.given or _config(spec, namespace, sources)
         outcome = plan_service(spec, minimum_replicas(spec), config, inventory)
     except UnreadableError as error:
         outcome = Refusal(reasons.CATALOGUE_UNREADABLE.name, str(error))
+    except HubError as error:
+        outcome, unreachable = Refusal(reasons.UNKNOWN_MODEL.name, f"spec.model.id: {error}"), error.unreachable
     elapsed_ms = round((time.perf_counter() - started) * 1000, 2)
-    return Planned(namespace, service.metadata.name, document.manifest, spec, config, outcome, elapsed_ms)
+    return Planned(namespace, service.metadata.name, document.manifest, spec, config, outcome, elapsed_ms, unreachable)
 
 
-def _config(spec: VLLMServiceSpec, namespace: str, config_maps: ConfigMaps) -> ModelConfig | None:
-    """What the operator would read, as far as the files show it."""
+def _config(spec: VLLMServiceSpec, namespace: str, sources: Sources) -> ModelConfig | None:
+    """What the operator would read, as far as the files show it; the hub's own when asked and nothing else is known."""
     ref = spec.model.config_ref
     if ref is None:
-        return bundled_config(spec.model.id)
-    where, found = f"ConfigMap {namespace}/{ref.name}", config_maps.get((namespace, ref.name))
+        return bundled_config(spec.model.id) or (hub_config(spec.model.id) if sources.hub else None)
+    where, found = f"ConfigMap {namespace}/{ref.name}", sources.config_maps.get((namespace, ref.name))
     if found is None:
         raise UnreadableError(f"spec.model.configRef.name: {where} is not among the files; add it, or --model-config")
     return referenced(files_of(found.data, where), ref, where)

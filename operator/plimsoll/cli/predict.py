@@ -10,6 +10,8 @@ from typing import IO, Annotated, Any, Final
 
 import typer
 
+from plimsoll.cli.hub import HubError, HubOption, hub_config
+from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.rows import BadRowError, ModelRequest, UnknownModelError, answer, bad_row
 from plimsoll.facts import catalogue
 from plimsoll.facts.models import ModelFacts, read_model
@@ -22,10 +24,12 @@ _UNREACHABLE: Final = 3
 
 def predict(
     rows: Annotated[str, typer.Argument(help="A file of JSON lines, or - for standard input.", metavar="ROWS.jsonl")],
+    hub: HubOption = False,
 ) -> None:
     """Predict engine starts: one JSON object a line in, one prediction a line out.
 
-    Exit code 2 when any line was bad; the others are answered all the same.
+    Exit code 2 when any line was bad; the others are answered all the same. 3: --hub was given and the hub could not
+    be reached.
     """
     with ExitStack() as stack:
         try:
@@ -33,7 +37,7 @@ def predict(
         except OSError as error:
             typer.echo(f"{rows}: cannot be read: {error.strerror}", err=True)
             raise typer.Exit(_BAD_INPUT) from None
-        models = Models(Path.cwd() if rows == "-" else Path(rows).parent)
+        models = Models(Path.cwd() if rows == "-" else Path(rows).parent, hub=hub)
         bad = 0
         for found in predictions(read_lines(stream), models):
             bad += found.get("reason") == "bad_row"
@@ -41,6 +45,8 @@ def predict(
     if bad:
         typer.echo(f"{bad} bad row{'s' if bad > 1 else ''}", err=True)
         raise typer.Exit(_BAD_INPUT)
+    if models.unreachable:
+        raise typer.Exit(_UNREACHABLE)
 
 
 def register(app: typer.Typer) -> None:
@@ -91,8 +97,11 @@ class Models:
     Paths are relative to the working directory, else to the rows' own folder.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, hub: bool = False) -> None:
         self._folder = folder
+        self._hub = hub
+        self.unreachable = False
+        """Whether the hub was asked and could not be reached."""
         self._remembered = lru_cache(maxsize=REMEMBERED_MODELS)(self._find)
 
     def __call__(self, request: ModelRequest) -> ModelFacts:
@@ -116,15 +125,26 @@ class Models:
         written = self._object(config, "config")
         quant = self._object(quant_config, "quant_config")
         if written is None:
-            entry = catalogue.find(model or "")
-            if entry is None:
-                close = ", ".join(catalogue.nearest(model or ""))
-                hint = f" (nearest: {close})" if close else ""
-                raise UnknownModelError(f"model {model!r} is not in the bundled catalogue{hint}: give config")
-            written, quant = entry.config, quant if quant is not None else entry.quant_config
+            named = self._named(model or "")
+            written, quant = named.config, quant if quant is not None else named.quant_config
+            weights = weights if weights is not None else named.weights_bytes
         if overrides is not None:
             written = _overridden(written, json.loads(overrides))
         return read_model(written, quant, weights_bytes=weights)
+
+    def _named(self, model: str) -> ModelConfig:
+        found = bundled_config(model)
+        if found is not None:
+            return found
+        if not self._hub:
+            close = ", ".join(catalogue.nearest(model))
+            hint = f" (nearest: {close})" if close else ""
+            raise UnknownModelError(f"model {model!r} is not in the bundled catalogue{hint}: give config, or --hub")
+        try:
+            return hub_config(model)
+        except HubError as error:
+            self.unreachable |= error.unreachable
+            raise UnknownModelError(f"model: {error}") from None
 
     def _object(self, key: str | None, field: str) -> Mapping[str, Any] | None:
         if key is None:

@@ -14,6 +14,8 @@ class ModelConfig:
     config: Mapping[str, Any]
     quant_config: Mapping[str, Any] | None
     origin: str
+    weights_bytes: int | None = None
+    """Bytes of all tensors of the checkpoint, where somebody counted them."""
 
 
 def bundled_config(model_id: str) -> ModelConfig | None:

@@ -186,7 +186,7 @@ def _facts(config: ModelConfig, overrides: Overrides) -> ModelFacts:
     written = _merged(config.config, overrides.hf_overrides) if overrides.hf_overrides else config.config
     try:
         quant = json.dumps(config.quant_config) if config.quant_config is not None else None
-        return _remembered(json.dumps(written), quant)
+        return _remembered(json.dumps(written), quant, config.weights_bytes)
     except ModelConfigError as error:
         message = f"{config.origin}: {error}; correct the file"
         raise RefusedError(reasons.INVALID_MODEL_CONFIG, message) from error
@@ -195,9 +195,10 @@ def _facts(config: ModelConfig, overrides: Overrides) -> ModelFacts:
 
 
 @lru_cache(maxsize=_REMEMBERED_MODELS)
-def _remembered(config: str, quant_config: str | None) -> ModelFacts:
+def _remembered(config: str, quant_config: str | None, weights_bytes: int | None) -> ModelFacts:
     """Facts by the text they come from: what was computed for a model is remembered by its facts."""
-    return read_model(json.loads(config), json.loads(quant_config) if quant_config is not None else None)
+    quant = json.loads(quant_config) if quant_config is not None else None
+    return read_model(json.loads(config), quant, weights_bytes=weights_bytes)
 
 
 def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
