@@ -111,20 +111,20 @@ def default_knobs(wish: Wish, shape: Shape) -> Knobs:
     """The engine's defaults, or what the user set."""
     batch = engines.batch_defaults(wish.version, shape.gpu)
     options, memory = wish.overrides.options, wish.overrides.memory
-    sequences = options.get("max_num_seqs") or sequences_for(wish, shape)
+    sequences = options.get("max_num_seqs") or sequences_for(wish)
     tokens = options.get("max_num_batched_tokens") or max(batch.max_num_batched_tokens, sequences)
     return Knobs(tokens, memory.get("gpu_memory_utilization"), sequences)
 
 
-def sequences_for(wish: Wish, shape: Shape) -> int:
-    """Requests one engine may run at once: the whole load, so that one replica can carry it while another is away."""
+def sequences_for(wish: Wish) -> int:
+    """Requests one engine may run at once: the whole load, so that one replica can carry it while another is away.
+
+    How many requests a rate makes depends on the engine: many are allowed, and cut when it is known.
+    """
     wanted = wish.demand.concurrency
-    if wanted is None:
-        return MANY_SEQUENCES
-    engines_at_most = max(1, wish.most_replicas(shape.gpus)) * shape.data_parallel
-    share = rounded_up(wanted * 5 // 4 // engines_at_most + 1)
-    most = max(MANY_SEQUENCES, min(MOST_SEQUENCES, share))
-    return max(FEW_SEQUENCES, min(most, rounded_up(wanted)))
+    if wanted is None or wish.demand.rate is not None:
+        wanted = max(MANY_SEQUENCES, wanted or 0)
+    return max(FEW_SEQUENCES, min(MOST_SEQUENCES, rounded_up(wanted)))
 
 
 def rounded_up(sequences: int) -> int:
@@ -207,9 +207,16 @@ def _variants(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> Itera
         everything = [*fewer, *more]
         yield from everything[-1:] if _far_off(wish, shape, refusal) else everything
         if "max_num_seqs" not in wish.overrides.options:
-            last = (everything or [knobs])[-1]
-            fewest = (FEW_SEQUENCES, SEQUENCE_STEP)
-            yield from (replace(last, sequences=n, turned=last.turned + 1) for n in fewest if n < last.sequences)
+            smallest = dict.fromkeys((*fewer[-1:], *everything[-1:])) or {knobs: None}
+            yield from _fewer_sequences(tuple(smallest))
+
+
+def _fewer_sequences(variants: tuple[Knobs, ...]) -> Iterator[Knobs]:
+    """The variants with less than the load would like to run at once."""
+    for sequences in (MANY_SEQUENCES, FEW_SEQUENCES, SEQUENCE_STEP):
+        for variant in variants:
+            if sequences < variant.sequences:
+                yield replace(variant, sequences=sequences, turned=variant.turned + 1)
 
 
 def _fewer_tokens(knobs: Knobs) -> Iterator[Knobs]:
