@@ -23,6 +23,7 @@ generate: setup ## crds/ and docs/reference.md, from the models
 	@$(PY) tools/generate.py
 
 test: setup ## the whole suite: unit, property, faults, real control plane
+	@sh tools/browser.sh
 	@$(PY) -m e2e.controlplane
 	@$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile
 

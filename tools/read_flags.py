@@ -43,8 +43,8 @@ def _add(packed: dict[str, dict[str, Any]], flag: dict[str, Any], index: int) ->
     entry["seen"].append(index)
     entry["names"] = sorted({*entry["names"], *flag["flags"], *_negative(flag)}, key=lambda name: (-len(name), name))
     entry["type"] = flag["type"] or entry["type"]
-    choices = flag["choices"]
-    if choices is not None and (not entry["choices"] or entry["choices"][-1][1] != choices):
+    choices = flag["choices"] or []  # an empty list: from here on anything is allowed
+    if choices != (entry["choices"][-1][1] if entry["choices"] else []):
         entry["choices"].append([index, choices])
 
 

@@ -95,6 +95,15 @@ async def _load(kubeconfig: str) -> Configuration:
     return configuration
 
 
+def default_namespace(kubeconfig: str = "") -> str:
+    """The namespace of the kubeconfig's current context, as kubectl takes it; ``default`` when it names none."""
+    try:
+        _, current = config.list_kube_config_contexts(config_file=kubeconfig or None)
+    except (config.ConfigException, OSError, yaml.YAMLError):
+        return "default"
+    return str((current.get("context") or {}).get("namespace") or "default")
+
+
 class KubeCluster:
     """Cluster port over one API server."""
 

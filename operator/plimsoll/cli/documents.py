@@ -1,22 +1,23 @@
-"""VLLMServices, and the ConfigMaps they refer to, from YAML and JSON files, folders and stdin.
+"""VLLMServices, and the ConfigMaps they refer to, from YAML and JSON documents.
 
 One bad document never hides the good ones.
 """
 
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import chain, zip_longest
 from typing import Any, Final
 
 import yaml
 
 from plimsoll.api import names
 from plimsoll.api.parse import lint_service
+from plimsoll.cli.lines import Duplicate, child, children, duplicate_key, line_of
+from plimsoll.cli.sources import Bad, texts
 
-SUFFIXES: Final = (".yaml", ".yml", ".json")
-MOST_BYTES: Final = 16 * 2**20
+_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML was built with it
+_OURS: Final = (names.KIND, "ConfigMap")
 _SEPARATOR: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
 
 
@@ -37,66 +38,48 @@ class ConfigMap:
     data: Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Bad:
-    """Something that could not be read, in a sentence that names file, line or field, and what is allowed."""
-
-    message: str
-
-
 def read_documents(paths: Iterable[str]) -> Iterator[Document | ConfigMap | Bad]:
     """Every VLLMService and ConfigMap in the files (``-`` is stdin) and folders; other kinds are passed over."""
     for path in paths:
-        for name, text in _texts(path):
+        for name, text in texts(path):
             yield from [Bad(text.message)] if isinstance(text, Bad) else _documents(name, text)
-
-
-def _texts(path: str) -> Iterator[tuple[str, str | Bad]]:
-    if path == "-":
-        yield "stdin", sys.stdin.read()
-        return
-    where = Path(path)
-    if where.is_dir():
-        found = sorted(p for p in where.rglob("*") if p.suffix in SUFFIXES and p.is_file())
-        if not found:
-            yield path, Bad(f"{path}: no {', '.join(SUFFIXES)} file in this folder")
-        yield from ((str(p), _text(p)) for p in found)
-    else:
-        yield path, _text(where)
-
-
-def _text(path: Path) -> str | Bad:
-    try:
-        size = path.stat().st_size
-        if size > MOST_BYTES:
-            return Bad(f"{path}: {size} bytes are more than the {MOST_BYTES} that are read")
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        return Bad(f"{path}: {error.strerror or error}")
-    except UnicodeDecodeError as error:
-        return Bad(f"{path}: not UTF-8 text (byte {error.start})")
 
 
 def _documents(name: str, text: str) -> Iterator[Document | ConfigMap | Bad]:
     for line, chunk in _chunks(text):
         try:
-            value = yaml.safe_load(chunk)
+            tree, twice, value = _parsed(chunk)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             yield Bad(_yaml_error(name, line, error))
             continue
-        for manifest in _items(value):
-            yield from _checked(f"{name}:{line + 1}", manifest)
+        for manifest, node in _items(value, tree):
+            yield from _checked(Place(name, line, node), manifest, twice)
+
+
+def _parsed(chunk: str) -> tuple[yaml.Node | None, Duplicate | None, Any]:
+    """One document as the tree that knows lines, what stands twice in it, and plain values.
+
+    In this order: construction writes merged (``<<``) keys into the tree, where they may stand twice rightly.
+    """
+    loader = _LOADER(chunk)
+    try:
+        tree = loader.get_single_node()
+        twice = duplicate_key(tree)
+        return tree, twice, loader.construct_document(tree) if tree is not None else None
+    finally:
+        loader.dispose()
 
 
 def _chunks(text: str) -> Iterator[tuple[int, str]]:
     """(lines before it, text) of every document, so that a broken one does not end the file."""
-    start = 0
-    for found in [*_SEPARATOR.finditer(text), None]:
+    start = lines = 0
+    for found in chain(_SEPARATOR.finditer(text), [None]):
         end = found.start() if found else len(text)
         chunk = text[start:end]
         if chunk.strip():
             blank = len(chunk) - len(chunk.lstrip("\n"))
-            yield text.count("\n", 0, start) + blank, chunk[blank:]
+            yield lines + blank, chunk[blank:]
+        lines += chunk.count("\n")
         start = found.end() if found else end
 
 
@@ -107,29 +90,57 @@ def _yaml_error(name: str, line: int, error: Exception) -> str:
     return f"{name}:{at}: not YAML: {problem}"
 
 
-def _items(value: object) -> Iterator[Any]:
+def _items(value: object, tree: yaml.Node | None) -> Iterator[tuple[Any, yaml.Node | None]]:
+    """The objects of a document, each with its place in the tree: itself, or the items of a List."""
     if isinstance(value, Mapping) and str(value.get("kind", "")).endswith("List"):
-        yield from value.get("items") or ()
+        items = value.get("items")
+        nodes = children(child(tree, "items"))
+        yield from zip_longest(items, nodes[: len(items)]) if isinstance(items, list) else ()
     elif value is not None:
-        yield value
+        yield value, tree
 
 
-def _checked(where: str, manifest: object) -> Iterator[Document | ConfigMap | Bad]:
+@dataclass(frozen=True)
+class Place:
+    """Where an object stands: the file, the lines before its document, its node."""
+
+    name: str
+    lines_before: int
+    node: yaml.Node | None
+
+    def at(self, path: str = "") -> str:
+        """``file:line`` of a field, or of the nearest thing around it that is there."""
+        return self.on(line_of(self.node, path))
+
+    def on(self, line: int) -> str:
+        """``file:line`` of a line of the document."""
+        return f"{self.name}:{self.lines_before + line + 1}"
+
+
+def _checked(place: Place, manifest: object, twice: Duplicate | None) -> Iterator[Document | ConfigMap | Bad]:
     if not isinstance(manifest, Mapping):
-        yield Bad(f"{where}: a {type(manifest).__name__}, not a Kubernetes object with apiVersion, kind and spec")
+        kind = type(manifest).__name__
+        yield Bad(f"{place.at()}: a {kind}, not a Kubernetes object with apiVersion, kind and spec")
+    elif "kind" not in manifest:
+        start = f"a service starts with apiVersion: {names.API_VERSION}, kind: {names.KIND}"
+        yield Bad(f"{place.at()}: no kind; {start}")
+    elif manifest["kind"] not in _OURS:
         return
-    if manifest.get("kind") == "ConfigMap":
-        yield from _config_map(manifest)
-        return
-    if manifest.get("kind") != names.KIND:
-        if "kind" not in manifest:
-            yield Bad(f"{where}: no kind; a service starts with apiVersion: {names.API_VERSION}, kind: {names.KIND}")
-        return
-    errors = lint_service(manifest)
-    if errors:
-        yield from (Bad(f"{where}: {error}") for error in errors)
+    elif twice is not None:
+        yield Bad(
+            f"{place.on(twice.line)}: {twice.key}: stands here and at line {place.lines_before + twice.first + 1}"
+        )
+    elif manifest["kind"] == names.KIND:
+        yield from _service(place, manifest)
     else:
-        yield Document(where, manifest)
+        yield from _config_map(manifest)
+
+
+def _service(place: Place, manifest: Mapping[str, Any]) -> Iterator[Document | Bad]:
+    errors = lint_service(manifest)
+    yield from (Bad(f"{place.at(error.path)}: {error}") for error in errors)
+    if not errors:
+        yield Document(place.at(), manifest)
 
 
 def _config_map(manifest: Mapping[str, Any]) -> Iterator[ConfigMap]:

@@ -3,24 +3,32 @@
 Exit codes: 0 done, 1 the answer is no, 2 bad input, 3 something needed was unreachable.
 """
 
-import typer
+from typing import Final
 
-from plimsoll.cli.crd import crd
-from plimsoll.cli.plan import plan
-from plimsoll.cli.predict import predict
+from plimsoll.cli.lazy import lazy_app
 
-app = typer.Typer(
-    name="plimsoll",
-    help="Plan, explain and check vLLM fleets before they cost anything. Nothing here needs a cluster or a GPU.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+COMMANDS: Final = {
+    "plan": "plimsoll.cli.plan:plan",
+    "predict": "plimsoll.cli.predict:predict",
+    "diff": "plimsoll.cli.diff:diff",
+    "explain": "plimsoll.cli.explain:explain",
+    "crd": "plimsoll.cli.crd:crd",
+}
+
+ABOUT: Final = """Plan, explain and check vLLM fleets before they cost anything.
+
+Only explain needs a cluster, and nothing needs a GPU. Start here:
+
+\b
+  plimsoll plan service.yaml               GPUs, flags and the arithmetic behind them
+  plimsoll plan deploy/ --html plans.html  the same with pictures, for who signs for the GPUs
+  plimsoll diff old.yaml new.yaml          what a change costs, and which pods restart
+  plimsoll explain NAME -n NAMESPACE       what a live service does, and why
+"""
+
+EPILOG: Final = (
+    "Results go to stdout, messages to stderr. Exit codes: 0 done, 1 the answer is no (not feasible, differs), 2 bad "
+    "input, 3 something needed was unreachable. Shell completion: plimsoll --install-completion."
 )
-app.command()(plan)
-app.command()(predict)
-app.command()(crd)
 
-
-@app.callback()
-def _root() -> None:
-    """Keep sub-commands even while there is only one."""
+app = lazy_app("plimsoll", ABOUT, COMMANDS, EPILOG)

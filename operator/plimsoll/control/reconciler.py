@@ -113,7 +113,7 @@ class Reconciler:
             return FIRST_LOOK_SECONDS
         facts = _facts(request, target, replicas, applied)
         facts = replace(facts, fleet=self._fleet(key, request, replicas))
-        again = await self._report(key, service, facts, target.revision, replicas)
+        again = await self._report(key, service, facts, rollout.reported_plan(target, replicas), replicas)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
         if facts.refusal or facts.blocked or facts.update_unknown:
@@ -231,7 +231,7 @@ class Reconciler:
         )
 
     async def _report(
-        self, key: Key, service: Mapping[str, Any], facts: Facts, revision: Revision | None, replicas: int
+        self, key: Key, service: Mapping[str, Any], facts: Facts, plan: Mapping[str, Any] | None, replicas: int
     ) -> float | None:
         """Write the status if it says something new; the seconds until a postponed figure may be written."""
         before = service.get("status") or {}
@@ -246,8 +246,8 @@ class Reconciler:
             "readyReplicas": fleet.ready,
             "selector": selector_text(track_selector(key.name)),
         }
-        if revision:
-            after["plan"] = rollout.reported_plan(revision, replicas)
+        if plan:
+            after["plan"] = plan
         change = status_doc.change(before, after)
         if change == "none":
             return None

@@ -38,6 +38,8 @@ class Target:
 
     revision: Revision | None
     refusal: Problem | None = None
+    refused: Refusal | None = None
+    """The planner's own refusal, with what was tried and what would fit."""
     update: Problem | None = None
     update_unknown: str = ""
     frozen: bool = False
@@ -56,7 +58,8 @@ def choose_target(request: Request, outcome: Outcome, kept: Sequence[Revision]) 
         return Target(running, update=_update(running, fresh))
     problem = Problem(outcome.reason, outcome.message)
     if not same_request:
-        return Target(running, refusal=problem, frozen=True)
+        refused = outcome if isinstance(outcome, Refusal) else None
+        return Target(running, refusal=problem, refused=refused, frozen=True)
     if isinstance(outcome, Unavailable):
         return Target(running, update_unknown=outcome.message)
     return Target(
@@ -102,8 +105,16 @@ def planned_replicas(revision: Revision) -> int:
     return int(revision.plan.get(_PLANNED, 1))
 
 
-def reported_plan(revision: Revision, replicas: int) -> dict[str, Any]:
-    """``status.plan``: the kept plan, its revision and the replicas it runs with now."""
+def reported_plan(target: Target, replicas: int) -> dict[str, Any] | None:
+    """``status.plan``: what runs, and while the request is refused, what was tried and what would fit."""
+    running = _running_plan(target.revision, replicas) if target.revision else {}
+    if target.refused is None:
+        return running or None
+    return {**running, **{key: to_json(getattr(target.refused, key)) for key in ("rejected", "nearest")}}
+
+
+def _running_plan(revision: Revision, replicas: int) -> dict[str, Any]:
+    """The kept plan, its revision and the replicas it runs with now."""
     kept = {key: value for key, value in revision.plan.items() if key != _PLANNED}
     choice = {**revision.plan["choice"], "replicas": replicas}
     return {**kept, "choice": choice, "revision": revision.name}

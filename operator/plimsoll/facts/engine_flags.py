@@ -61,10 +61,14 @@ class Flag:
 
     def choices_of(self, version: EngineVersion) -> tuple[str, ...]:
         """Values a recorded release allows, those of any release for one in between; empty when anything is."""
-        around = _around(version)
-        recorded = len(around) == 1
-        found = [values for start, values in self.choices if not recorded or start <= around[0]]
-        return tuple(dict.fromkeys(value for values in (found[-1:] if recorded else found) for value in values))
+        found = [self._choices_at(position) for position in _around(version)]
+        if not all(found):
+            return ()
+        ever = found if len(found) == 1 else [values for _, values in self.choices]
+        return tuple(dict.fromkeys(value for values in ever for value in values))
+
+    def _choices_at(self, position: int) -> tuple[str, ...]:
+        return next((values for start, values in reversed(self.choices) if start <= position), ())
 
 
 def find(name: str) -> Flag | None:

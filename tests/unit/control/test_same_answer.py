@@ -69,7 +69,8 @@ async def test_what_is_reported_has_the_form_of_the_status(path: Path) -> None:
     outcome = await planner.plan(request)
     assert isinstance(outcome, Plan)
     revision = rollout.render(request, outcome, 1)
-    reported = rollout.reported_plan(revision, rollout.planned_replicas(revision))
+    reported = rollout.reported_plan(rollout.Target(revision), rollout.planned_replicas(revision))
+    assert reported is not None
     assert reported["choice"]["replicas"] == outcome.choice.replicas
     assert len(json.dumps(reported).encode()) <= 16_384
     read = status.Plan.model_validate(json.loads(json.dumps(reported)))

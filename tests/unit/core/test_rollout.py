@@ -10,7 +10,7 @@ from plimsoll.core import rollout
 from plimsoll.core.manifests.revision import Revision, outdated, read_revision
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.model import bundled_config
-from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.plan.result import Nearest, Plan, Refusal
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Unavailable, choose_target
 
@@ -101,6 +101,20 @@ def test_a_refused_change_keeps_the_running_fleet_frozen(running: Revision, outc
     assert target.frozen
     assert target.refusal is not None
     assert target.refusal.reason == outcome.reason
+
+
+def test_a_refusal_reports_what_would_fit_beside_what_runs(running: Revision) -> None:
+    nearest = Nearest("contextTokens: 8192 -> 4096", "fits")
+    refused = Refusal("KVCacheTooSmall", "no", nearest=(nearest,))
+    first = rollout.reported_plan(choose_target(_request(), refused, []), 0)
+    later = rollout.reported_plan(choose_target(_request(contextTokens=8192), refused, [running]), 1)
+    wanted = [{"change": nearest.change, "message": nearest.message}]
+    assert first is not None
+    assert first["nearest"] == wanted
+    assert "choice" not in first
+    assert later is not None
+    assert later["nearest"] == wanted
+    assert later["choice"]["gpu"] == "NVIDIA-L40S"
 
 
 def test_a_planner_that_would_now_refuse_what_runs_says_so_and_no_more(request_: Request, running: Revision) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from plimsoll.core.kv import Refusal
 from plimsoll.core.serve_flags import ServeFlags, read_serve_flags
+from plimsoll.facts import engine_flags
 from plimsoll.facts.engines import EngineVersion
 
 
@@ -95,3 +96,18 @@ def test_bad_flags_name_themselves(flags: dict[str, object], words: str) -> None
         read(**flags)
     assert caught.value.reason == "bad_flag"
     assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("version", "allowed"),
+    [
+        pytest.param("0.11.0", False, id="a closed list then"),
+        pytest.param("0.12.0", True, id="any name from here on"),
+        pytest.param("0.32.0", True, id="the newest"),
+    ],
+)
+def test_a_list_of_choices_that_a_release_opened_stays_open(version: str, *, allowed: bool) -> None:
+    flag = engine_flags.find("--reasoning-parser")
+    assert flag is not None
+    choices = flag.choices_of(EngineVersion.parse(version))
+    assert (not choices or "minimax_m2" in choices) is allowed

@@ -1,0 +1,131 @@
+"""A live VLLMService object in plain words: what is planned, seen, wrong and decided. Object in, sections out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from plimsoll.api import names, reasons
+from plimsoll.api.reasons import REASONS
+from plimsoll.core.plan.words import Section, sections
+
+Object = Mapping[str, Any]
+# The status that asks for nothing; of all others the runbook line is shown.
+_GOOD: Final[Mapping[str, str]] = {
+    names.READY: "True",
+    names.RECONCILING: "False",
+    names.STALLED: "False",
+    names.PLANNED: "True",
+    names.AVAILABLE: "True",
+    names.PLAN_UPDATE_AVAILABLE: "False",
+    names.METRICS_AVAILABLE: "True",
+    names.SLO_MET: "True",
+    names.SCALING_LIMITED: "False",
+    names.KV_PREDICTION_ACCURATE: "True",
+    names.EXPERIMENTING: "False",
+}
+_NOT_TOLD: Final = (reasons.NO_OBSERVATION.name, reasons.DISABLED.name)
+_UNKNOWN: Final = "unknown"
+_UNKNOWN_REASON: Final = "This version does not know the reason: use the plimsoll of the operator's own version."
+
+
+def explain_object(service: Object) -> dict[str, Any]:
+    """The live object's story as JSON: ``plan``, ``observed``, ``bottleneck``, ``attention``, ``decisions`` …"""
+    status, spec = _part(service, "status"), _part(service, "spec")
+    observed = _part(status, "observed")
+    return {
+        "service": full_name(service),
+        "model": str(_part(spec, "model").get("id", _UNKNOWN)),
+        "said": said(service),
+        "plan": dict(_part(status, "plan")),
+        "observed": dict(observed) | {k: status[k] for k in ("replicas", "readyReplicas") if k in status},
+        "bottleneck": observed.get("bottleneck") or _UNKNOWN,
+        "attention": list(attention(status)),
+        "unobserved": unobserved(status),
+        "decisions": list(_entries(status, "decisions")),
+    }
+
+
+def live_sections(told: Mapping[str, Any]) -> tuple[Section, ...]:
+    """What ``explain_object`` found, in the order in which people ask."""
+    found = (
+        Section("Needs attention", tuple(_attention_rows(told["attention"]))),
+        *sections(told["plan"], told["model"]),
+        Section("Observed", tuple(_observed_rows(told))),
+        Section("Last decisions, oldest first", tuple(map(_decision_row, told["decisions"]))),
+    )
+    return tuple(section for section in found if section.rows)
+
+
+def full_name(service: Object) -> str:
+    """``namespace/name``."""
+    meta = _part(service, "metadata")
+    return f"{meta.get('namespace', 'default')}/{meta.get('name')}"
+
+
+def said(service: Object) -> str:
+    """How it stands, in one sentence."""
+    status = _part(service, "status")
+    if not status:
+        return "the operator has not looked at it yet: is it running, and does it watch this namespace?"
+    generation, seen = _part(service, "metadata").get("generation"), status.get("observedGeneration")
+    behind = f" (as of generation {seen}; the spec is at {generation})" if seen != generation else ""
+    ready = next((c for c in _entries(status, "conditions") if c.get("type") == names.READY), None)
+    if ready is None:
+        return f"no condition Ready is reported{behind}"
+    word = {"True": "ready", "False": "not ready"}.get(str(ready.get("status")), "of unknown readiness")
+    return f"{word}: {ready.get('message') or ready.get('reason')}{behind}"
+
+
+def attention(status: Object) -> Iterator[dict[str, Any]]:
+    """Conditions that are not as they should be, those of one cause together, each with what to do about it."""
+    causes: dict[tuple[str, str], list[str]] = {}
+    for condition in _entries(status, "conditions"):
+        kind, state, reason = (str(condition.get(key, "")) for key in ("type", "status", "reason"))
+        if kind in _GOOD and state != _GOOD[kind] and reason not in _NOT_TOLD:
+            causes.setdefault((reason, str(condition.get("message", ""))), []).append(f"{kind} {state}")
+    for (reason, message), conditions in causes.items():
+        runbook = REASONS[reason].runbook if reason in REASONS else _UNKNOWN_REASON
+        yield {"conditions": conditions, "reason": reason, "message": message, "runbook": runbook}
+
+
+def unobserved(status: Object) -> list[str]:
+    """Conditions about which nothing is known yet."""
+    return [str(c.get("type")) for c in _entries(status, "conditions") if c.get("reason") in _NOT_TOLD]
+
+
+def _attention_rows(found: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for each in found:
+        yield each["reason"], ", ".join(each["conditions"])
+        yield "", each["message"]
+        yield "", f"What to do: {each['runbook']}"
+
+
+def _observed_rows(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
+    seen = told["observed"]
+    yield "replicas", f"{_figure(seen.get('readyReplicas'))} ready of {_figure(seen.get('replicas'))}"
+    planned = (told["plan"].get("kv") or {}).get("tokens")
+    real = seen.get("kvTokensPerPod")
+    beside = f" (planned for an engine: {planned:,})" if real is not None and planned is not None else ""
+    yield "KV tokens a pod", f"{_figure(real)}{beside}"
+    yield "KV tokens needed", _figure(seen.get("demandTokens"))
+    yield "bottleneck", told["bottleneck"]
+    if told["unobserved"]:
+        yield "not known yet", ", ".join(told["unobserved"])
+
+
+def _decision_row(decision: Mapping[str, Any]) -> tuple[str, ...]:
+    step = f"{decision['from']} -> {decision['to']}" if "from" in decision and "to" in decision else ""
+    words = (decision.get("time"), decision.get("kind"), step, decision.get("reason"), decision.get("message"))
+    return tuple(str(word or "") for word in words)
+
+
+def _figure(value: int | None) -> str:
+    return _UNKNOWN if value is None else f"{value:,}"
+
+
+def _part(obj: Object, key: str) -> Object:
+    value = obj.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _entries(obj: Object, key: str) -> Sequence[Mapping[str, Any]]:
+    return [entry for entry in obj.get(key) or () if isinstance(entry, Mapping)]

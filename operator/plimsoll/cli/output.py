@@ -1,0 +1,42 @@
+"""What every command has in common: how results are printed and what its exit code means."""
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import typer
+
+DONE: Final = 0
+NO: Final = 1
+BAD_INPUT: Final = 2
+UNREACHABLE: Final = 3
+
+
+class Output(StrEnum):
+    """How results are printed."""
+
+    TABLE = "table"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def emit(value: Any, output: Output) -> None:  # noqa: ANN401 - any JSON value
+    """Print a JSON value as JSON or YAML."""
+    if output is Output.JSON:
+        import json  # noqa: PLC0415 - only the format asked for is loaded
+
+        typer.echo(json.dumps(value, indent=2))
+    else:
+        import yaml  # noqa: PLC0415
+
+        typer.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=120), nl=False)
+
+
+def one_or_list(values: Sequence[Any]) -> Any:  # noqa: ANN401 - any JSON value
+    """The contract's form: one object alone, several as a list."""
+    return values[0] if len(values) == 1 else list(values)
+
+
+def complain(message: str) -> None:
+    """A message for the person, to stderr."""
+    typer.echo(message, err=True)

@@ -1,0 +1,130 @@
+"""From documents to plans: what ``plan`` and ``diff`` do before they print."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from plimsoll.api import reasons
+from plimsoll.api.parse import parse_service
+from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.cli.documents import ConfigMap, Document, read_documents
+from plimsoll.cli.output import BAD_INPUT, complain
+from plimsoll.cli.prices import Prices
+from plimsoll.cli.sources import Bad
+from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.configmaps import UnreadableError, files_of, referenced
+from plimsoll.core.plan.model import ModelConfig, bundled_config
+from plimsoll.core.plan.result import Plan, Refusal, to_json
+from plimsoll.core.plan.wish import Inventory
+from plimsoll.core.request import minimum_replicas
+
+ConfigMaps = Mapping[tuple[str, str], ConfigMap]
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One service and what the planner answered."""
+
+    namespace: str
+    name: str
+    manifest: Mapping[str, Any]
+    spec: VLLMServiceSpec
+    config: ModelConfig | None
+    outcome: Plan | Refusal
+    elapsed_ms: float
+
+    @property
+    def full_name(self) -> str:
+        """``namespace/name``."""
+        return f"{self.namespace}/{self.name}"
+
+    def result(self) -> dict[str, Any]:
+        """The contract's JSON."""
+        return describe(self.full_name, self.spec.model.id, self.outcome, self.elapsed_ms)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Everything that some files hold."""
+
+    planned: Sequence[Planned]
+    bad: Sequence[Bad]
+
+    @property
+    def empty(self) -> bool:
+        """Whether there was neither a service nor something unreadable."""
+        return not self.planned and not self.bad
+
+
+def plan_files(files: Iterable[str], given: ModelConfig | None = None, prices: Prices | None = None) -> Batch:
+    """Plan every service of the files and folders; ``given`` replaces the catalogue's configuration."""
+    inventory = Inventory(prices=prices or {})
+    found = list(read_documents(files))
+    config_maps = {(f.namespace, f.name): f for f in found if isinstance(f, ConfigMap)}
+    planned = [_planned(f, given, config_maps, inventory) for f in found if isinstance(f, Document)]
+    return Batch(planned, [f for f in found if isinstance(f, Bad)])
+
+
+def given_config(path: Path | None) -> ModelConfig | None:
+    """The configuration that ``--model-config`` names; ends the command with exit code 2 when it cannot be used."""
+    if path is None:
+        return None
+    beside = path.with_name("hf_quant_config.json")
+    quant = _json_file(beside) if beside != path and beside.exists() else None
+    return ModelConfig(_json_file(path), quant, str(path))
+
+
+def _json_file(path: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise _unusable(path, error.strerror or str(error)) from None
+    except (ValueError, RecursionError) as error:
+        raise _unusable(path, f"not JSON ({error})") from None
+    if not isinstance(value, dict):
+        raise _unusable(path, f"a JSON {type(value).__name__}, not the object of a config.json")
+    return value
+
+
+def _unusable(path: Path, why: str) -> typer.Exit:
+    complain(f"--model-config: {path}: {why}")
+    return typer.Exit(BAD_INPUT)
+
+
+def _planned(document: Document, given: ModelConfig | None, config_maps: ConfigMaps, inventory: Inventory) -> Planned:
+    service = parse_service(document.manifest)
+    namespace, spec = service.metadata.namespace or "default", service.spec
+    started = time.perf_counter()
+    config: ModelConfig | None = None
+    outcome: Plan | Refusal
+    try:
+        config = given or _config(spec, namespace, config_maps)
+        outcome = plan_service(spec, minimum_replicas(spec), config, inventory)
+    except UnreadableError as error:
+        outcome = Refusal(reasons.CATALOGUE_UNREADABLE.name, str(error))
+    elapsed_ms = round((time.perf_counter() - started) * 1000, 2)
+    return Planned(namespace, service.metadata.name, document.manifest, spec, config, outcome, elapsed_ms)
+
+
+def _config(spec: VLLMServiceSpec, namespace: str, config_maps: ConfigMaps) -> ModelConfig | None:
+    """What the operator would read, as far as the files show it."""
+    ref = spec.model.config_ref
+    if ref is None:
+        return bundled_config(spec.model.id)
+    where, found = f"ConfigMap {namespace}/{ref.name}", config_maps.get((namespace, ref.name))
+    if found is None:
+        raise UnreadableError(f"spec.model.configRef.name: {where} is not among the files; add it, or --model-config")
+    return referenced(files_of(found.data, where), ref, where)
+
+
+def describe(name: str, model: str, outcome: Plan | Refusal, elapsed_ms: float) -> dict[str, Any]:
+    """The contract's JSON of one planned service."""
+    head = {"service": name, "model": model, "feasible": isinstance(outcome, Plan), "planningMs": elapsed_ms}
+    if isinstance(outcome, Plan):
+        return {**head, **to_json(outcome), "nearest": []}
+    return {**head, **to_json(outcome), "assumptions": []}

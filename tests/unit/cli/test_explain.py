@@ -1,0 +1,183 @@
+"""``plimsoll explain`` against an API server that answers what it is told: words, exit codes, nearest names."""
+
+import json
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner, Result
+
+from plimsoll.api import names
+from plimsoll.cli.main import app
+from plimsoll.cli.planning import plan_files
+from plimsoll.core.conditions import Facts, Fleet, Problem, decide, merge
+from tests.unit.cli.services import service, written
+
+SERVICES = "/apis/plimsoll.dev/v1alpha1/namespaces/llm/vllmservices"
+NOW = "2026-01-01T00:00:00Z"
+
+
+@contextmanager
+def api_server(answers: Mapping[str, Any]) -> Iterator[str]:
+    """The address of a server with one JSON answer a path; a number is an error of that status."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            answer = answers.get(self.path.partition("?")[0], 404)
+            status = answer if isinstance(answer, int) else 200
+            body = json.dumps({"message": f"status {status}"} if isinstance(answer, int) else answer).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Keep the test's output quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+def kubeconfig(folder: Path, address: str, namespace: str = "llm") -> str:
+    path = folder / "kubeconfig"
+    cluster = {"name": "c", "cluster": {"server": address}}
+    context = {"name": "x", "context": {"cluster": "c", "user": "u", "namespace": namespace}}
+    users = [{"name": "u", "user": {}}]
+    config = {"clusters": [cluster], "contexts": [context], "users": users, "current-context": "x"}
+    path.write_text(yaml.safe_dump(config))
+    return str(path)
+
+
+def explain(folder: Path, answers: Mapping[str, Any], *arguments: str, namespace: str = "llm") -> Result:
+    with api_server(answers) as address:
+        environment = {"KUBECONFIG": kubeconfig(folder, address, namespace)}
+        result = CliRunner().invoke(app, ["explain", *arguments], env=environment)
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def live(folder: Path, facts: Facts, **status: Any) -> dict[str, Any]:
+    """A service as the operator would report it."""
+    path = folder / "service.yaml"
+    path.write_text(written(service()))
+    plan = plan_files([str(path)]).planned[0].result()
+    conditions = merge((), decide(facts), 1, NOW)
+    reported = {"observedGeneration": 1, "conditions": conditions, "plan": plan, **status}
+    return {**service(), "metadata": {"name": "docs", "namespace": "llm", "generation": 1}, "status": reported}
+
+
+READY = Facts(planned="1 x H100", fleet=Fleet(wanted=1, floor=1, replicas=1, ready=1, updated_ready=1, rolled_out=True))
+
+
+def test_a_service_that_is_well_is_told_in_full(tmp_path: Path) -> None:
+    decision = {"time": NOW, "kind": "Scale", "from": "1", "to": "2", "reason": "Demand", "message": "24 requests"}
+    observed = {"kvTokensPerPod": 400_000, "bottleneck": "KVBound"}
+    obj = live(tmp_path, READY, replicas=1, readyReplicas=1, observed=observed, decisions=[decision])
+    result = explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs")
+    assert result.exit_code == 0
+    for words in (
+        "llm/docs (Qwen/Qwen3-8B): ready: 1 of 1 replicas ready",
+        "Memory of the fullest GPU",
+        "vllm serve Qwen/Qwen3-8B",
+        "1 ready of 1",
+        "400,000 (planned for an engine:",
+        "KVBound",
+        "1 -> 2",
+        "24 requests",
+    ):
+        assert words in result.stdout
+    assert "Needs attention" not in result.stdout
+    assert "KV tokens needed  unknown" in result.stdout
+
+
+def test_what_needs_attention_comes_with_its_runbook_once(tmp_path: Path) -> None:
+    facts = Facts(refusal=Problem("KVCacheTooSmall", "9.1 GiB are needed"))
+    obj = live(tmp_path, facts)
+    obj["status"]["plan"] = {"nearest": [{"change": "contextTokens: 2 -> 1", "message": "TP 1"}]}
+    result = explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs")
+    assert result.exit_code == 0
+    assert "Ready False, Stalled True, Planned False" in result.stdout
+    assert "What to do: Apply one of status.plan.nearest" in result.stdout
+    assert "contextTokens: 2 -> 1" in result.stdout
+    assert names.SLO_MET in result.stdout.split("not known yet")[1]
+
+
+def test_json_is_for_scripts(tmp_path: Path) -> None:
+    result = explain(tmp_path, {f"{SERVICES}/docs": live(tmp_path, READY)}, "docs", "-o", "json")
+    told = json.loads(result.stdout)
+    assert (told["service"], told["bottleneck"], told["attention"]) == ("llm/docs", "unknown", [])
+
+
+def test_an_object_nobody_looked_at_yet_is_said(tmp_path: Path) -> None:
+    result = explain(tmp_path, {f"{SERVICES}/docs": service()}, "docs")
+    assert result.exit_code == 0
+    assert "the operator has not looked at it yet" in result.stdout
+
+
+def test_a_status_behind_the_spec_is_said(tmp_path: Path) -> None:
+    obj = live(tmp_path, READY)
+    obj["metadata"]["generation"] = 7
+    assert "the spec is at 7" in explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs").stdout
+
+
+def test_a_status_of_another_form_is_named_not_traced(tmp_path: Path) -> None:
+    obj = live(tmp_path, READY)
+    obj["status"]["plan"]["choice"].pop("gpusPerReplica")
+    result = explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs")
+    assert result.exit_code == 2
+    assert "status.plan.choice.gpusPerReplica" in result.stderr
+
+
+def test_the_namespace_of_the_option_wins_over_the_context(tmp_path: Path) -> None:
+    answers = {f"{SERVICES}/docs": live(tmp_path, READY)}
+    assert explain(tmp_path, answers, "docs", "-n", "llm", namespace="other").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        pytest.param(["docs", "chat"], "nearest: docs", id="a near name"),
+        pytest.param(["chat"], "there are: chat", id="only others"),
+        pytest.param([], "name another namespace with -n", id="nothing"),
+    ],
+)
+def test_no_such_service_is_exit_2_with_the_nearest(tmp_path: Path, there: list[str], said: str) -> None:
+    listed = {"items": [{"metadata": {"name": name}} for name in there], "metadata": {}}
+    result = explain(tmp_path, {SERVICES: listed}, "docz")
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        pytest.param({}, "plimsoll crd | kubectl apply", id="the kind is not installed"),
+        pytest.param({f"{SERVICES}/docs": 403}, "403", id="forbidden"),
+        pytest.param({f"{SERVICES}/docs": 503}, "503", id="overloaded"),
+    ],
+)
+def test_a_cluster_that_cannot_answer_is_exit_3(tmp_path: Path, answers: dict[str, Any], said: str) -> None:
+    result = explain(tmp_path, answers, "docs")
+    assert result.exit_code == 3
+    assert said in result.stderr
+
+
+def test_an_unreachable_cluster_is_exit_3_with_a_sentence(tmp_path: Path) -> None:
+    with api_server({}) as address:
+        gone = kubeconfig(tmp_path, address)
+    result = CliRunner().invoke(app, ["explain", "docs"], env={"KUBECONFIG": gone})
+    assert result.exit_code == 3
+    assert "no answer from the API server" in result.stderr
+
+
+def test_no_credentials_is_exit_3(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["explain", "docs"], env={"KUBECONFIG": str(tmp_path / "none")})
+    assert result.exit_code == 3
+    assert "no usable Kubernetes credentials" in result.stderr
