@@ -51,7 +51,9 @@ class Planner:
         except UnreadableError as error:
             return Unavailable(reasons.CATALOGUE_UNREADABLE.name, str(error))
         seen = (config.origin, config.config, config.quant_config) if config else ()
-        key = digest([request.fingerprint, request.minimum_replicas, *seen])
+        # Scaling and replicas are no part of the fingerprint, but bound how many replicas a plan may count on.
+        bounds = (request.spec.scaling.model_dump(), request.spec.replicas)
+        key = digest([request.fingerprint, *bounds, *seen])
         if key not in self._plans:
             self._plans[key] = plan_service(request.spec, request.minimum_replicas, config)
             while len(self._plans) > REMEMBERED_PLANS:

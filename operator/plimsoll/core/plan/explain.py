@@ -9,7 +9,7 @@ from plimsoll.core.flags import engine_args
 from plimsoll.core.kv import Capacity
 from plimsoll.core.plan.fit import Engine, Failed, gib
 from plimsoll.core.plan.result import Answer, Choice, KVBudget, Plan, Range, Rejected, to_json
-from plimsoll.core.plan.search import Candidate, Found, best_first_reason, objective
+from plimsoll.core.plan.search import Candidate, Found, objective, why_not
 from plimsoll.core.plan.serving import FULLEST_POOL, Serving, request_blocks
 from plimsoll.core.plan.wish import Wish
 
@@ -62,7 +62,7 @@ def rejections(wish: Wish, best: Candidate, found: Found) -> tuple[Rejected, ...
     """The best of what was not chosen, then what failed, at most eight together with room for both."""
     others = []
     for other in found.candidates[1:]:
-        reason, message = best_first_reason(wish, best, other)
+        reason, message = why_not(wish, best, other)
         others.append(Rejected(_short(str(other)), reason, _short(message)))
     for skipped in found.skipped:
         message = f"at least {skipped.gpus} GPUs, cost {skipped.cost:.5g} against {best.cost:.5g}"

@@ -41,6 +41,8 @@ LOWER_UTILISATIONS: Final = (0.9, 0.87, 0.84, 0.8)
 
 # Set from shape and knobs, which already hold what the user said.
 _KNOBS: Final = frozenset({"max_model_len", "max_num_batched_tokens", "max_num_seqs"})
+# Logits, their copies and the penalties' counts.
+_BYTES_PER_LOGIT: Final = 16
 _HELPED_BY_LESS: Final = frozenset({OOM_RISK, NOT_ENOUGH_FREE_MEMORY})
 _HELPED_BY_MORE: Final = frozenset({KV_CACHE_TOO_SMALL, NO_MEMORY_FOR_KV})
 
@@ -111,20 +113,20 @@ def default_knobs(wish: Wish, shape: Shape) -> Knobs:
     """The engine's defaults, or what the user set."""
     batch = engines.batch_defaults(wish.version, shape.gpu)
     options, memory = wish.overrides.options, wish.overrides.memory
-    sequences = options.get("max_num_seqs") or sequences_for(wish, shape)
+    sequences = options.get("max_num_seqs") or sequences_for(wish)
     tokens = options.get("max_num_batched_tokens") or max(batch.max_num_batched_tokens, sequences)
     return Knobs(tokens, memory.get("gpu_memory_utilization"), sequences)
 
 
-def sequences_for(wish: Wish, shape: Shape) -> int:
-    """Requests one engine may run at once: the whole load, so that one replica can carry it while another is away."""
+def sequences_for(wish: Wish) -> int:
+    """Requests one engine may run at once: the whole load, so that one replica can carry it while another is away.
+
+    How many requests a rate makes depends on the engine: many are allowed, and cut when it is known.
+    """
     wanted = wish.demand.concurrency
-    if wanted is None:
-        return MANY_SEQUENCES
-    engines_at_most = max(1, wish.most_replicas(shape.gpus)) * shape.data_parallel
-    share = rounded_up(wanted * 5 // 4 // engines_at_most + 1)
-    most = max(MANY_SEQUENCES, min(MOST_SEQUENCES, share))
-    return max(FEW_SEQUENCES, min(most, rounded_up(wanted)))
+    if wanted is None or wish.demand.rate is not None:
+        wanted = max(MANY_SEQUENCES, wanted or 0)
+    return max(FEW_SEQUENCES, min(MOST_SEQUENCES, rounded_up(wanted)))
 
 
 def rounded_up(sequences: int) -> int:
@@ -203,13 +205,24 @@ def _variants(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> Itera
         fewer = [] if "max_num_batched_tokens" in wish.overrides.options else list(_fewer_tokens(knobs))
         shares = [] if fixed_share else [HIGHEST_UTILISATION]
         more = [replace(v, utilisation=share, turned=v.turned + 1) for share in shares for v in (knobs, *fewer)]
-        # Where everything together is not enough, only that is tried: it says what would fit.
-        everything = [*fewer, *more]
-        yield from everything[-1:] if _far_off(wish, shape, refusal) else everything
-        if "max_num_seqs" not in wish.overrides.options:
-            last = (everything or [knobs])[-1]
-            fewest = (FEW_SEQUENCES, SEQUENCE_STEP)
-            yield from (replace(last, sequences=n, turned=last.turned + 1) for n in fewest if n < last.sequences)
+        everything = [*fewer, *more] or [knobs]
+        fixed_sequences = "max_num_seqs" in wish.overrides.options
+        if _far_off(wish, shape, knobs, refusal):
+            # Everything together is not enough: only that is tried, to say what would fit.
+            last = everything[-1]
+            yield last if fixed_sequences else replace(last, sequences=min(SEQUENCE_STEP, last.sequences))
+            return
+        yield from everything
+        if not fixed_sequences:
+            yield from _fewer_sequences(tuple(dict.fromkeys((*fewer[-1:], everything[-1]))))
+
+
+def _fewer_sequences(variants: tuple[Knobs, ...]) -> Iterator[Knobs]:
+    """The variants with less than the load would like to run at once."""
+    for sequences in (MANY_SEQUENCES, FEW_SEQUENCES, SEQUENCE_STEP):
+        for variant in variants:
+            if sequences < variant.sequences:
+                yield replace(variant, sequences=sequences, turned=variant.turned + 1)
 
 
 def _fewer_tokens(knobs: Knobs) -> Iterator[Knobs]:
@@ -225,17 +238,21 @@ def _weights_leave_room(shape: Shape, refusal: Refusal) -> bool:
     return not isinstance(refusal, _NothingLeft) or refusal.memory.weights_bytes < usable
 
 
-def _far_off(wish: Wish, shape: Shape, refusal: Refusal) -> bool:
+def _far_off(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> bool:
     """Whether one request needs more than every knob together could free."""
     spare = shape.gpu.torch_total_bytes * max(0.0, HIGHEST_UTILISATION - default_utilisation(wish.version))
-    most = (refusal.available_bytes or 0) + spare + _could_be_freed(wish)
+    freed = spare + _could_be_freed(wish, knobs)
+    if isinstance(refusal, _NothingLeft):
+        return refusal.memory.available_kv_bytes.low + freed <= 0
+    most = (refusal.available_bytes or 0) + freed
     return refusal.needed_bytes is not None and refusal.needed_bytes > most
 
 
-def _could_be_freed(wish: Wish) -> int:
-    """Bytes of activations that a smaller step may give back, generously."""
+def _could_be_freed(wish: Wish, knobs: Knobs) -> int:
+    """Bytes that a smaller step and fewer sequences may give back, generously."""
     dims = wish.facts.dims
-    return 16384 * 2 * (8 * dims.hidden_size + 4 * dims.intermediate_size) + (1 << 30)
+    step = knobs.batched_tokens * 2 * (8 * dims.hidden_size + 4 * dims.intermediate_size)
+    return step + knobs.sequences * dims.vocab_size * _BYTES_PER_LOGIT + (1 << 30)
 
 
 def _options(wish: Wish, shape: Shape, knobs: Knobs) -> EngineOptions:

@@ -5,6 +5,7 @@ pairs when no single one helps.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import islice
 from typing import Final
 
 from plimsoll.core.plan.demand import read_demand
@@ -18,6 +19,7 @@ from plimsoll.facts import catalogue, gpus
 from plimsoll.facts.gpus import GPU
 
 MOST_SHOWN: Final = 6
+MOST_PAIRS: Final = 2
 MOST_GPUS: Final = 1024
 OTHER_GPUS_TRIED: Final = 6
 OTHER_CHECKPOINTS_TRIED: Final = 3
@@ -26,19 +28,17 @@ FP8_KV: Final = "--kv-cache-dtype=fp8"
 
 @dataclass(frozen=True)
 class _Change:
-    """A changed request and what was changed."""
+    """A changed request and what was changed; ``engine`` is there when it has been planned already."""
 
     text: str
     wish: Wish
+    engine: Engine | None = None
 
 
 def nearest_changes(wish: Wish, failed: Sequence[Failed]) -> tuple[Nearest, ...]:
     """Changes that help, smallest first; empty when neither one nor two of them do."""
-    singles = list(_singles(wish, failed))
-    found = [verified for change in singles if (verified := _verified(change))]
-    if not found:
-        found = [verified for change in _pairs(wish, failed) if (verified := _verified(change))]
-    return tuple(found[:MOST_SHOWN])
+    singles = tuple(islice(_verified_ones(_singles(wish, failed)), MOST_SHOWN))
+    return singles or tuple(islice(_verified_ones(_pairs(wish, failed)), MOST_PAIRS))
 
 
 def shorter_context(wish: Wish, tokens: int) -> tuple[Nearest, ...]:
@@ -48,8 +48,12 @@ def shorter_context(wish: Wish, tokens: int) -> tuple[Nearest, ...]:
     return (verified,) if verified else ()
 
 
+def _verified_ones(changes: Iterator[_Change]) -> Iterator[Nearest]:
+    return (verified for change in changes if (verified := _verified(change)))
+
+
 def _verified(change: _Change) -> Nearest | None:
-    engine = anything_starts(change.wish)
+    engine = change.engine or anything_starts(change.wish)
     if engine is None:
         return None
     shape = engine.shape
@@ -76,7 +80,7 @@ def _pairs(wish: Wish, failed: Sequence[Failed]) -> Iterator[_Change]:
     for first in firsts:
         after = _failures(first.wish)
         for second in (*_shorter(first.wish, after), *_more_gpus(first.wish, after)):
-            yield _Change(f"{first.text} and {second.text}", second.wish)
+            yield _Change(f"{first.text} and {second.text}", second.wish, second.engine)
     for size in _needed(failed):
         larger = _with_max_gpus(wish, size)
         for second in _shorter(larger.wish, _failures(larger.wish)):
@@ -108,8 +112,9 @@ def _fewer_sequences(wish: Wish) -> Iterator[_Change]:
     while given and size:
         options = {**wish.overrides.options, "max_num_seqs": size}
         changed = replace(wish, overrides=replace(wish.overrides, options=options))
-        if anything_starts(changed):
-            yield _Change(f"engine.extraArgs: --max-num-seqs {given} -> {size}", changed)
+        engine = anything_starts(changed)
+        if engine:
+            yield _Change(f"engine.extraArgs: --max-num-seqs {given} -> {size}", changed, engine)
             return
         size //= 2
 
@@ -139,8 +144,9 @@ def _more_gpus(wish: Wish, failed: Sequence[Failed]) -> Iterator[_Change]:
     """The smallest limit that helps."""
     for size in _needed(failed):
         change = _with_max_gpus(wish, size)
-        if anything_starts(change.wish):
-            yield change
+        engine = anything_starts(change.wish)
+        if engine:
+            yield replace(change, engine=engine)
             return
 
 
@@ -160,8 +166,9 @@ def _fewer_replicas(wish: Wish, failed: Sequence[Failed]) -> Iterator[_Change]:
         most = wish.most_replicas(each.shape.gpus)
         if each.gpus_needed and 1 <= most < wish.replicas:
             changed = _with_floor(wish, most)
-            if isinstance(fit(changed, each.shape), Engine):
-                yield _Change(f"scaling.minReplicas: {wish.replicas} -> {most}", changed)
+            engine = fit(changed, each.shape)
+            if isinstance(engine, Engine):
+                yield _Change(f"scaling.minReplicas: {wish.replicas} -> {most}", changed, engine)
                 return
 
 
@@ -173,8 +180,9 @@ def _with_floor(wish: Wish, replicas: int) -> Wish:
 def _other_gpu(wish: Wish) -> Iterator[_Change]:
     """The smallest other product that helps under the same limits."""
     for change in _next_gpus(wish):
-        if anything_starts(change.wish):
-            yield change
+        engine = anything_starts(change.wish)
+        if engine:
+            yield replace(change, engine=engine)
             return
 
 
@@ -205,8 +213,9 @@ def _quantised(wish: Wish) -> Iterator[_Change]:
         return
     for name in _relatives(wish.spec.model.id)[:OTHER_CHECKPOINTS_TRIED]:
         change = _with_model(wish, name)
-        if change and change.wish.facts.quantisation.method is not None and anything_starts(change.wish):
-            yield change
+        engine = anything_starts(change.wish) if change and change.wish.facts.quantisation.method else None
+        if change and engine:
+            yield replace(change, engine=engine)
             return
 
 
@@ -228,5 +237,5 @@ def _with_model(wish: Wish, name: str) -> _Change | None:
 
 
 def _failures(wish: Wish) -> list[Failed]:
-    """What fails on one node, to learn from it."""
+    """What fails of a changed request, to learn from it."""
     return list(search(wish).failed)

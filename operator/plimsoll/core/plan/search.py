@@ -6,14 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from plimsoll.core.kv import Refusal
-from plimsoll.core.plan.fit import (
-    Engine,
-    Failed,
-    fit,
-    rounded_down,
-    rounded_up,
-    start_engine,
-)
+from plimsoll.core.plan.fit import Engine, Failed, fit, rounded_down, rounded_up, start_engine
 from plimsoll.core.plan.serving import EngineService, Serving, request_blocks
 from plimsoll.core.plan.shapes import Fixed, Shape, node_size, with_stages, within_a_node
 from plimsoll.core.plan.wish import Wish
@@ -57,7 +50,7 @@ class Skipped:
 
 @dataclass
 class Found:
-    """The result of a search: candidates (best first at its end), what failed, what was not worth trying."""
+    """What a search found: candidates, best first once it is over; what failed; what was not worth trying."""
 
     candidates: list[Candidate] = field(default_factory=list)
     failed: list[Failed] = field(default_factory=list)
@@ -139,14 +132,14 @@ def polished(wish: Wish, candidate: Candidate) -> Candidate:
     except Refusal:
         return candidate
     service = EngineService(smaller, wish.demand, candidate.service.times)
-    serving = service.serve(candidate.serving.replicas)
     if not candidate.serving.good:
-        serving = candidate.serving
-    kept = serving.good or not candidate.serving.good
-    return replace(candidate, engine=smaller, serving=serving, service=service) if kept else candidate
+        # What bound before still binds; the smaller cap would only take its name.
+        return replace(candidate, engine=smaller, service=service)
+    serving = service.serve(candidate.serving.replicas)
+    return replace(candidate, engine=smaller, serving=serving, service=service) if serving.good else candidate
 
 
-def best_first_reason(wish: Wish, best: Candidate, other: Candidate) -> tuple[str, str]:
+def why_not(wish: Wish, best: Candidate, other: Candidate) -> tuple[str, str]:
     """Why ``other`` was not chosen: a word and a sentence."""
     if other.serving.load_excess > 1 >= best.serving.load_excess:
         return "LoadNotHeld", f"the load is {other.serving.load_excess:.2f} times what it bears"

@@ -148,7 +148,8 @@ class EngineService:
         return _judged(replicas, running, limits, first, each, share, self._targets(first, each, wait, ttft))
 
     def _targets(self, first: Range, each: Range, wait: float, ttft: float) -> dict[Limit, float]:
-        demand, found = self._demand, {}
+        demand = self._demand
+        found: dict[Limit, float] = {}
         alone = self._seconds(1.0)
         assert alone is not None  # noqa: S101 # the caller has step times
         if demand.itl_seconds is not None:
@@ -158,7 +159,7 @@ class EngineService:
         if demand.ttft_seconds is not None:
             name: Limit = "queue" if wait > ttft else "prefill FLOPs"
             found[name] = first.high / 1e3 / demand.ttft_seconds
-        return found  # type: ignore[return-value] # keys are limits
+        return found
 
     def _pool_use(self, requests: float) -> float:
         return (requests * (self._blocks - self._saved) + self._saved) / self._free
