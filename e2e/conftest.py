@@ -1,6 +1,7 @@
 """A real control plane for the tests that ask for one: started once a session, a fresh namespace a test."""
 
 import secrets
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -12,6 +13,11 @@ from e2e.labrun import Lab, LabOptions
 
 # Shorter than Kubernetes' own 50 s for tests of a lost node; two heartbeats of a fake node (10 s each) have to fit.
 NODE_MONITOR_GRACE_SECONDS = 25
+
+
+# A runner in the background ignores Ctrl-C, and so would every process a test starts and then interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
