@@ -26,8 +26,6 @@ class Settings:
     workers: int = 8
     sweep_seconds: float = 600.0
     request_timeout_seconds: float = 15.0
-    default_node_gpus: int = 8
-    """GPUs of a node whose product the catalogue does not bound: the largest tensor-parallel size tried."""
     log_format: str = "json"
     log_level: str = "info"
 

@@ -15,6 +15,7 @@ from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.rows import BadRowError, ModelRequest, UnknownModelError, answer, bad_row
 from plimsoll.facts import catalogue
 from plimsoll.facts.models import ModelFacts, read_model
+from plimsoll.facts.overrides import overridden
 
 LONGEST_LINE: Final = 8 << 20
 REMEMBERED_MODELS: Final = 256
@@ -47,11 +48,6 @@ def predict(
         raise typer.Exit(_BAD_INPUT)
     if models.unreachable:
         raise typer.Exit(_UNREACHABLE)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
-    app.command(name="predict")(predict)
 
 
 def predictions(lines: Iterable[bytes | None], models: "Models") -> Iterator[dict[str, Any]]:
@@ -129,7 +125,7 @@ class Models:
             written, quant = named.config, quant if quant is not None else named.quant_config
             weights = weights if weights is not None else named.weights_bytes
         if overrides is not None:
-            written = _overridden(written, json.loads(overrides))
+            written = overridden(written, json.loads(overrides))
         return read_model(written, quant, weights_bytes=weights)
 
     def _named(self, model: str) -> ModelConfig:
@@ -177,14 +173,3 @@ def _read(path: Path, field: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise BadRowError(f"{field}: {path} holds a {type(found).__name__}, not an object")
     return found
-
-
-def _overridden(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> Mapping[str, Any]:
-    """``--hf-overrides``: objects are merged key by key, everything else replaced."""
-    merged = dict(config)
-    for key, value in overrides.items():
-        before = merged.get(key)
-        merged[key] = (
-            _overridden(before, value) if isinstance(before, Mapping) and isinstance(value, Mapping) else value
-        )
-    return merged

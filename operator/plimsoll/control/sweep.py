@@ -36,7 +36,6 @@ class Sweep:
     monotonic: Callable[[], float]
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     attempted_seconds: float = 0.0
-    succeeded_seconds: float | None = None
     _since: dict[tuple[Kind, str | None], str] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -57,7 +56,6 @@ class Sweep:
         metrics.SWEEPS.labels("ok" if ok else "failed").inc()
         if not ok:
             return False
-        self.succeeded_seconds = self.monotonic()
         self.synced.set()
         # Level-triggered: whatever was missed in between, each service is looked at again.
         for key in self.cache.services():

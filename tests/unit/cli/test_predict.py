@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from plimsoll.cli import predict as command
 
 APP = typer.Typer()
-command.register(APP)
+APP.command(name="predict")(command.predict)
 
 
 @APP.callback()
@@ -91,7 +91,7 @@ def test_a_file_that_is_not_there() -> None:
 
 
 def test_answers_come_while_rows_are_still_written() -> None:
-    program = "import typer, plimsoll.cli.predict as p; app = typer.Typer(); p.register(app); app()"
+    program = "import typer, plimsoll.cli.predict as p; app = typer.Typer(); app.command()(p.predict); app()"
     with subprocess.Popen(
         [sys.executable, "-c", program, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -24,6 +24,7 @@ from plimsoll.facts.engines import EngineVersion
 from plimsoll.facts.gpus import GPU
 from plimsoll.facts.limits import states_max_model_len
 from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitecture, read_model
+from plimsoll.facts.overrides import overridden
 
 _IMAGE_TAG: Final = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
 _REMEMBERED_MODELS: Final = 256
@@ -183,7 +184,7 @@ def _newest() -> EngineVersion:
 
 
 def _facts(config: ModelConfig, overrides: Overrides) -> ModelFacts:
-    written = _merged(config.config, overrides.hf_overrides) if overrides.hf_overrides else config.config
+    written = overridden(config.config, overrides.hf_overrides) if overrides.hf_overrides else config.config
     try:
         quant = json.dumps(config.quant_config) if config.quant_config is not None else None
         return _remembered(json.dumps(written), quant, config.weights_bytes)
@@ -199,16 +200,6 @@ def _remembered(config: str, quant_config: str | None, weights_bytes: int | None
     """Facts by the text they come from: what was computed for a model is remembered by its facts."""
     quant = json.loads(quant_config) if quant_config is not None else None
     return read_model(json.loads(config), quant, weights_bytes=weights_bytes)
-
-
-def _merged(config: Mapping[str, Any], overrides: Mapping[str, Any]) -> dict[str, Any]:
-    """``--hf-overrides``: objects are merged key by key, everything else replaced."""
-    merged = dict(config)
-    for key, value in overrides.items():
-        before = merged.get(key)
-        both = isinstance(before, Mapping) and isinstance(value, Mapping)
-        merged[key] = _merged(dict(before or {}), value) if both else value
-    return merged
 
 
 def _names(spec: VLLMServiceSpec) -> tuple[str, ...]:
