@@ -109,7 +109,7 @@ def test_two_first_starts_build_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     builder, under_way, second_waits = Builder(), threading.Event(), threading.Event()
 
-    def slow_build(_go: golang.Go, scratch: Path, names: Sequence[str], _log: Callable[[str], None]) -> None:
+    def slow_build(_go: object, _group: object, scratch: Path, names: Sequence[str], _log: object) -> None:
         under_way.set()
         assert second_waits.wait(10)
         builder(scratch, names)

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from e2e.controlplane import gobuild, golang, store
-from e2e.controlplane.targets import BUILD_ENV, BUILD_FLAGS, TARGETS
+from e2e.controlplane.targets import BUILD_ENV, BUILD_FLAGS, CONTROL_PLANE, TARGETS, Group
 
-HERE: Final = Path(__file__).parent
 KEY_LENGTH: Final = 16
 
 
@@ -39,22 +38,28 @@ def cache_folder() -> Path:
 
 
 def ensure(log: Callable[[str], None] = print) -> Binaries:
-    """The built programs; builds what is missing or broken (minutes the first time), else costs a few stats."""
+    """The control plane's programs."""
+    return Binaries.inside(ensure_group(CONTROL_PLANE, log))
+
+
+def ensure_group(group: Group, log: Callable[[str], None] = print) -> Path:
+    """The folder of a group's programs; builds what is missing or broken (minutes), else costs a few stats."""
     root = cache_folder() / "controlplane"
     go = golang.find(root)
-    folder = root / _key(go.version)
-    names = [target.name for target in TARGETS]
-    if not store.complete(folder, names):
-        with store.locked(root, lambda: log("another process is building the control plane; waiting for it")):
-            store.fill(folder, names, lambda scratch, missing: gobuild.build(go, scratch, missing, log))
-    return Binaries.inside(folder)
+    folder = root / _key(go.version, group.module)
+    if not store.complete(folder, group.program_names):
+        with store.locked(root, lambda: log(f"another process is building; waiting to build {group.name}")):
+            store.fill(
+                folder, group.program_names, lambda scratch, missing: gobuild.build(go, group, scratch, missing, log)
+            )
+    return folder
 
 
-def _key(go_version: str) -> str:
+def _key(go_version: str, module: Path) -> str:
     """A name for what the programs are made of: the same inputs share a folder, any other input gets its own."""
     made_of = [
-        (HERE / "go.mod").read_bytes(),
-        (HERE / "go.sum").read_bytes(),
+        (module / "go.mod").read_bytes(),
+        (module / "go.sum").read_bytes(),
         go_version.encode(),
         repr((BUILD_FLAGS, sorted(BUILD_ENV.items()))).encode(),
         f"{platform.system()}/{platform.machine()}".encode(),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Final
 
 from e2e.controlplane import golang, tether
-from e2e.controlplane.targets import BUILD_ENV, BUILD_FLAGS, TAGS, TARGETS, Target
+from e2e.controlplane.targets import BUILD_ENV, BUILD_FLAGS, TAGS, Group, Target
 
 REPORT_SECONDS: Final = 15.0
 TAIL_LINES: Final = 20
@@ -22,15 +22,15 @@ class BuildError(RuntimeError):
     """`go build` failed, or built something that is not what the table says."""
 
 
-def build(go: golang.Go, scratch: Path, names: Sequence[str], log: Callable[[str], None]) -> None:
-    """Put the named programs into `scratch`, each checked to report its version."""
+def build(go: golang.Go, group: Group, scratch: Path, names: Sequence[str], log: Callable[[str], None]) -> None:
+    """Put the named programs of a group into `scratch`, each checked to report its version."""
     if not go.installed:
         golang.install(go, log)
-    targets = [target for target in TARGETS if target.name in names]
-    log(f"building {', '.join(names)} with Go {go.version}: once, 5 to 10 minutes on two cores")
+    targets = [target for target in group.targets if target.name in names]
+    log(f"building {', '.join(names)} with Go {go.version}: once, some minutes on two cores")
     started = time.monotonic()
-    total = _count_packages(go, targets, scratch, log)
-    _compile(go, scratch, targets, total, log)
+    total = _count_packages(go, group.module, targets, scratch, log)
+    _compile(go, group.module, scratch, targets, total, log)
     for target in targets:
         (scratch / target.built_name).rename(scratch / target.name)
         _verify(scratch / target.name, target)
@@ -53,33 +53,43 @@ def _minutes(seconds: float) -> str:
     return f"{whole // 60} min {whole % 60:02d} s" if whole >= 60 else f"{whole} s"
 
 
-def _count_packages(go: golang.Go, targets: Sequence[Target], scratch: Path, log: Callable[[str], None]) -> int:
+def _count_packages(
+    go: golang.Go, module: Path, targets: Sequence[Target], scratch: Path, log: Callable[[str], None]
+) -> int:
     """How many packages the programs consist of; listing them also downloads the modules that are not there yet."""
     listed = scratch / "packages"
     command = [str(go.path), "list", "-deps", TAGS, *(target.package for target in targets)]
     with listed.open("w") as file:
-        _follow(command, lambda output, _: f"{output.downloads} Go modules downloaded", log, stdout=file)
+        _follow(command, module, lambda output, _: f"{output.downloads} Go modules downloaded", log, stdout=file)
     return len(listed.read_text().splitlines())
 
 
-def _compile(go: golang.Go, scratch: Path, targets: Sequence[Target], total: int, log: Callable[[str], None]) -> None:
+def _compile(
+    go: golang.Go,
+    module: Path,
+    scratch: Path,
+    targets: Sequence[Target],
+    total: int,
+    log: Callable[[str], None],
+) -> None:
     packages = [target.package for target in targets]
     command = [str(go.path), "build", "-v", *BUILD_FLAGS, f"-o={scratch}/", *packages]
-    _follow(command, lambda output, seconds: progress_line(output.packages, total, seconds), log)
+    _follow(command, module, lambda output, seconds: progress_line(output.packages, total, seconds), log)
 
 
 def _follow(
     command: list[str],
+    module: Path,
     progress: Callable[["_Output", float], str],
     log: Callable[[str], None],
     *,
     stdout: IO[str] | None = None,
 ) -> None:
-    """Run a Go command and log its `progress(output, seconds so far)` now and then; it dies with us."""
+    """Run a Go command in a module's folder and log its `progress(output, seconds so far)`; it dies with us."""
     started = time.monotonic()
     with subprocess.Popen(
         tether.command(command),
-        cwd=golang.HERE,
+        cwd=module,
         env={**os.environ, **BUILD_ENV, "GOTOOLCHAIN": "local"},
         stdout=stdout,
         stderr=subprocess.PIPE,

@@ -1,11 +1,15 @@
-"""What is built from `go.mod`, and how: one row a program. A further program is one more row and a `tool` line."""
+"""What is built from the Go modules here, and how: a row a program. A further one is a row and a `tool` line."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
+
+HERE: Final = Path(__file__).parent
 
 KUBERNETES_VERSION: Final = "1.36.3"
 ETCD_VERSION: Final = "3.6.8"
 PROMETHEUS_VERSION: Final = "3.16.0"  # its Go module is v0.316.0
+HELM_VERSION: Final = "4.3"  # as it reports itself when built from its module; go.mod pins the patch
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,19 @@ def _kubernetes(name: str, *version_args: str) -> Target:
     return Target(name, f"k8s.io/kubernetes/cmd/{name}", version_args or ("--version",), f"v{KUBERNETES_VERSION}")
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Programs of one Go module that are needed together, so that nobody waits for what only others need."""
+
+    name: str
+    module: Path
+    targets: tuple[Target, ...]
+
+    @property
+    def program_names(self) -> list[str]:
+        return [target.name for target in self.targets]
+
+
 TARGETS: Final = (
     Target("etcd", "go.etcd.io/etcd/server/v3", ("--version",), ETCD_VERSION),
     _kubernetes("kube-apiserver"),
@@ -36,6 +53,11 @@ TARGETS: Final = (
     _kubernetes("kubectl", "version", "--client"),
     Target("prometheus", "github.com/prometheus/prometheus/cmd/prometheus", ("--version",), PROMETHEUS_VERSION),
 )
+
+CONTROL_PLANE: Final = Group("the control plane", HERE, TARGETS)
+NODE: Final = Group("the kubelet", HERE, (_kubernetes("kubelet"),))
+# A module of its own: what Helm depends on would move the versions the API server is built with.
+HELM: Final = Group("Helm", HERE / "helm", (Target("helm", "helm.sh/helm/v4/cmd/helm", ("version",), HELM_VERSION),))
 
 _STAMPS: Final = {
     # Without gitVersion the server says v0.0.0 and clients refuse or misread it.
