@@ -19,12 +19,14 @@ from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.cache import Cache, Key
+from plimsoll.control.children import Children
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.loop import Loop
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
 from plimsoll.control.reconciler import Reconciler
+from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
@@ -66,7 +68,8 @@ class Operator:
         optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic)
-        reconciler = Reconciler(cluster, cache, planner, clock, EventWriter(cluster, clock))
+        reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
+        reconciler = Reconciler(cache, planner, Children(cluster, cache), reporter)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(settings, cluster, clock, cache, queue, sweep, optional, loop, asyncio.Event(), clock.monotonic())
 
