@@ -69,7 +69,7 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic)
         reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
-        reconciler = Reconciler(cache, planner, Children(cluster, cache), reporter)
+        reconciler = Reconciler(cache, planner, Children(cluster, cache, optional.of), reporter, optional.of)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(settings, cluster, clock, cache, queue, sweep, optional, loop, asyncio.Event(), clock.monotonic())
 

@@ -32,6 +32,7 @@ MANAGED_BY: Final = "plimsoll"
 TRACK_MAIN: Final = "main"
 TRACK_CANARY: Final = "canary"
 TRACK_CONTROL: Final = "control"
+TRACK_WORKER: Final = "worker"
 
 ANNOTATION_HASH: Final = f"{GROUP}/desired-hash"
 ANNOTATION_HOLD: Final = f"{GROUP}/hold"
@@ -63,15 +64,19 @@ MANAGERS: Final[Mapping[str, str]] = {
 }
 
 LABELS: Final[Mapping[str, str]] = {
-    LABEL_NAME: "What an object is: `vllm` on what serves, `plimsoll` on Plimsoll's own.",
+    LABEL_NAME: (
+        "What an object is: `vllm` on what serves, `vllm-worker` on a replica's further nodes, `plimsoll` on "
+        "Plimsoll's own."
+    ),
     LABEL_INSTANCE: "The VLLMService's name. In every selector; never changes.",
     LABEL_MANAGED_BY: f"`{MANAGED_BY}` on every object the operator owns; it watches only those.",
     LABEL_PART_OF: "`plimsoll` on every object the operator owns.",
     LABEL_SERVICE: "The VLLMService's name, on pods and on everything it owns.",
     LABEL_TRACK: (
         f"`{TRACK_MAIN}`: the fleet. `{TRACK_CANARY}`: the one replica an experiment runs on. `{TRACK_CONTROL}`: the "
-        "replica it is compared with. The Service sends traffic to all; the PodDisruptionBudget and /scale see "
-        f"`{TRACK_MAIN}` only."
+        f"replica it is compared with. `{TRACK_WORKER}`: a further node of a replica that spans several, which serves "
+        f"nothing itself. The Service sends traffic to the first three; /scale sees `{TRACK_MAIN}` only, the "
+        f"PodDisruptionBudget `{TRACK_MAIN}` and `{TRACK_WORKER}`."
     ),
     LABEL_CATALOGUE: (
         '`"true"` on a ConfigMap in the operator\'s namespace makes its keys `<org>--<name>.json` model configurations '

@@ -141,8 +141,9 @@ MAX_GPUS_EXCEEDED: Final = Reason(
 SEVERAL_NODES: Final = Reason(
     "SeveralNodes",
     _REFUSED,
-    "One replica would have to span several nodes, which is planned but not rolled out.",
-    "Allow a larger GPU in hardware.gpus, or use a quantised checkpoint; `plimsoll plan` shows the plan.",
+    "One replica spans several nodes, and that cannot be rolled out or managed here now.",
+    "Read the message: install LeaderWorkerSet, grant the operator its rules, or take a newer engine; else a larger "
+    "GPU in hardware.gpus or a quantised checkpoint. A fleet that runs already is left as it is meanwhile.",
 )
 BAD_FLAG: Final = Reason(
     "BadFlag",

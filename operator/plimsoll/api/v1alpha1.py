@@ -13,6 +13,7 @@ from pydantic.config import JsonDict
 
 from plimsoll.api import names
 from plimsoll.api.model import VALIDATIONS, APIModel, Rule, unique
+from plimsoll.api.routing import RoutingSpec
 
 MAX_TOKENS = 16_777_216
 """No model serves longer requests; a bound keeps sums of tokens far from overflow."""
@@ -392,6 +393,9 @@ class VLLMServiceSpec(APIModel):
         ),
         ge=0,
         le=MAX_REPLICAS,
+    )
+    routing: RoutingSpec | None = Field(
+        default=None, description="Ways to the engines beside the Service. Changing it restarts no pod."
     )
     mode: Literal["Act", "Shadow"] = Field(
         default="Act",

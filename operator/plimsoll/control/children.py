@@ -1,14 +1,14 @@
 """Writing what a service owns: only where the intent changed or somebody edited it, never over what others own."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from plimsoll.adapters.ports import (
     CHILDREN,
-    DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    OPTIONAL,
     REVISIONS,
     Cluster,
     ForbiddenError,
@@ -20,14 +20,15 @@ from plimsoll.api import names, reasons
 from plimsoll.control.cache import Cache
 from plimsoll.core import drift, rollout
 from plimsoll.core.conditions import Problem
-from plimsoll.core.manifests.deployment import scale
+from plimsoll.core.kinds import Kinds
 from plimsoll.core.manifests.revision import Revision, outdated
+from plimsoll.core.manifests.workload import Workload, scale
 from plimsoll.core.ownership import judge
 from plimsoll.core.request import Request
 
 log = logging.getLogger("plimsoll.children")
 
-_KIND_OF: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in CHILDREN}
+_KIND_OF: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in (*CHILDREN, *OPTIONAL)}
 
 Live = Mapping[tuple[Kind, str], dict[str, Any]]
 
@@ -57,18 +58,19 @@ class _LeavingError(Exception):
 class Children:
     """Brings the children of one service at a time to what is meant. Raises ClusterError when it should be retried."""
 
-    def __init__(self, cluster: Cluster, cache: Cache) -> None:
+    def __init__(self, cluster: Cluster, cache: Cache, kinds: Callable[[str], Kinds]) -> None:
         self._cluster = cluster
         self._cache = cache
+        self._kinds = kinds
 
     async def bring(
-        self, request: Request, manifests: Iterable[Mapping[str, Any]], replicas: int, live: Live
+        self, request: Request, manifests: Iterable[Mapping[str, Any]], fleet: Workload, replicas: int, live: Live
     ) -> Applied:
-        """Apply the manifests in their order, then the count."""
+        """Apply the manifests in their order, then the fleet's count."""
         try:
             for manifest in manifests:
                 await self._apply(request, drift.stamp(manifest), live)
-            await self._scale(request, replicas)
+            await self._scale(request, fleet, replicas)
         except _BlockedError as stop:
             return Applied(blocked=stop.problem)
         except _LeavingError as stop:
@@ -95,6 +97,8 @@ class Children:
         """Apply one child if its intent changed or somebody edited it."""
         kind = _KIND_OF[manifest["apiVersion"], manifest["kind"]]
         name = manifest["metadata"]["name"]
+        if kind in OPTIONAL and not (kinds := self._kinds(request.namespace)).usable(kind.kind):
+            raise _BlockedError(_unusable(kind, name, kinds))
         known = live.get((kind, name))
         if known is None and kind is REVISIONS:
             pass  # its name is a hash of its content: nobody else has it
@@ -122,16 +126,32 @@ class Children:
             )
             raise _BlockedError(Problem(reasons.NAME_CONFLICT.name, message))
 
-    async def _scale(self, request: Request, replicas: int) -> None:
-        fleet = self._cache.get(DEPLOYMENTS, request.namespace, request.name)
-        if fleet is None or fleet["spec"].get("replicas") == replicas:
+    async def _scale(self, request: Request, fleet: Workload, replicas: int) -> None:
+        kind, name = address(fleet)
+        live = self._cache.get(kind, request.namespace, name)
+        if live is None or live["spec"].get("replicas") == replicas:
             return
-        manifest = scale(rollout.owner(request), replicas)
-        self._cache.put(DEPLOYMENTS, await self._cluster.apply(DEPLOYMENTS, manifest, names.MANAGER_SCALE))
+        manifest = scale(rollout.owner(request), fleet, replicas)
+        self._cache.put(kind, await self._cluster.apply(kind, manifest, names.MANAGER_SCALE))
 
     async def _delete(self, kind: Kind, obj: Mapping[str, Any]) -> None:
         meta = obj["metadata"]
         await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"])
+
+
+def _unusable(kind: Kind, name: str, kinds: Kinds) -> Problem:
+    """A fleet of a kind that cannot be seen now is left as it is: whatever we did would be a guess."""
+    why = kinds.of(kind.kind).why
+    return Problem(
+        reasons.SEVERAL_NODES.name,
+        f"{why}. {kind.kind} {name} can be neither seen nor changed; what runs is left as it is, and managed again as "
+        "soon as the kind can be used",
+    )
+
+
+def address(fleet: Workload) -> tuple[Kind, str]:
+    """Where a workload is found among the live children."""
+    return _KIND_OF[fleet.api_version, fleet.kind], fleet.name
 
 
 def _current(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:

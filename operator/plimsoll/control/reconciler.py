@@ -4,21 +4,23 @@ What each step does stands elsewhere: which plan runs in ``core/rollout.py``, wr
 what is seen of them in ``core/observe.py``, the status in ``report.py``.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from plimsoll.adapters.ports import DEPLOYMENTS, REVISIONS, SERVICES
+from plimsoll.adapters.ports import REVISIONS, SERVICES, Kind
 from plimsoll.api import reasons
 from plimsoll.control.cache import Cache, Key
-from plimsoll.control.children import Applied, Children, Live
+from plimsoll.control.children import Applied, Children, Live, address
 from plimsoll.control.planning import Planner
 from plimsoll.control.report import Reporter
 from plimsoll.core import observe, rollout
 from plimsoll.core.conditions import Facts, Problem
+from plimsoll.core.kinds import Kinds
 from plimsoll.core.manifests.revision import read_revision
+from plimsoll.core.manifests.workload import workload_of, workloads
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Target
 
@@ -36,6 +38,8 @@ class Reconciler:
     planner: Planner
     children: Children
     reporter: Reporter
+    kinds: Callable[[str], Kinds]
+    """Optional kinds as found in a namespace."""
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; the seconds after which to look again, or None when only an event should cause it."""
@@ -54,17 +58,19 @@ class Reconciler:
         outcome = await self.planner.plan(request)
         live = self.cache.children(key)
         revisions = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
-        target = rollout.choose_target(request, outcome, revisions)
-        replicas = rollout.replicas(request, target, live.get((DEPLOYMENTS, request.name)))
+        target = rollout.choose_target(request, outcome, revisions, self.kinds(request.namespace))
+        fleet = workload_of(request.name, target.revision) if target.revision else workloads(request.name)[0]
+        where = address(fleet)
+        replicas = rollout.replicas(request, target, live.get(where))
         applied = Applied()
         if target.revision and not request.held_because:
             manifests = rollout.children(request, target.revision, replicas)
-            applied = await self.children.bring(request, manifests, replicas, live)
+            applied = await self.children.bring(request, manifests, fleet, replicas, live)
             if applied.blocked is None and not applied.waiting:
                 await self.children.tidy(request, target.revision, replicas, live, revisions)
-        if self._just_made(request, live):
+        if self._just_made(request, where, live):
             return FIRST_LOOK_SECONDS
-        facts = self._facts(key, request, target, replicas, applied)
+        facts = self._facts(key, request, target, replicas, applied, where)
         again = await self.reporter.report(key, service, facts, rollout.reported_plan(target, replicas), replicas)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
@@ -72,20 +78,28 @@ class Reconciler:
             return REFUSED_RECHECK_SECONDS
         return again
 
-    def _just_made(self, request: Request, live: Live) -> bool:
-        """The Deployment is new: what its controller makes of it, a moment later, is the first thing to report."""
-        known = (DEPLOYMENTS, request.name) in live
-        return not known and self.cache.get(DEPLOYMENTS, request.namespace, request.name) is not None
+    def _just_made(self, request: Request, fleet: tuple[Kind, str], live: Live) -> bool:
+        """The workload is new: what its controller makes of it, a moment later, is the first thing to report."""
+        kind, name = fleet
+        return fleet not in live and self.cache.get(kind, request.namespace, name) is not None
 
-    def _facts(self, key: Key, request: Request, target: Target, replicas: int, applied: Applied) -> Facts:
-        deployment = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
+    def _facts(
+        self,
+        key: Key,
+        request: Request,
+        target: Target,
+        replicas: int,
+        applied: Applied,
+        fleet: tuple[Kind, str],
+    ) -> Facts:
+        kind, name = fleet
         return Facts(
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
             refusal=target.refusal,
             blocked=applied.blocked,
             waiting=applied.waiting,
             held=request.held_because,
-            fleet=observe.fleet(request, deployment, self.cache.pods(key), replicas),
+            fleet=observe.fleet(request, self.cache.get(kind, request.namespace, name), self.cache.pods(key), replicas),
             update=target.update,
             update_unknown=target.update_unknown,
             limited=observe.limited(request, target, replicas),

@@ -38,3 +38,7 @@ class Kinds:
     def of(self, kind: str) -> Availability:
         """What is known of the kind."""
         return self.found.get(kind, UNKNOWN)
+
+
+NOTHING_OPTIONAL: Final = Kinds()
+"""Nothing is known to be usable."""

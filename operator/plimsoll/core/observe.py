@@ -1,4 +1,4 @@
-"""What is seen of a service's fleet, as the conditions need it. Pure: the live Deployment in, figures out."""
+"""What is seen of a service's fleet, as the conditions need it. Pure: the live workload in, figures out."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,7 @@ from plimsoll.core.rollout import Target
 
 
 def fleet(request: Request, live: Mapping[str, Any] | None, pods: Summary, replicas: int) -> Fleet | None:
-    """The main Deployment as last seen, or None when there is none of ours. ``replicas``: how many are wanted."""
+    """The main workload as last seen, or None when there is none of ours. ``replicas``: how many are wanted."""
     if live is None or judge(live, request.name, request.uid).verdict != "ours":
         return None
     status = live.get("status", {})

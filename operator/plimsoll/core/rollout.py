@@ -5,14 +5,17 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from plimsoll.api import reasons
+from plimsoll.core import several_nodes
 from plimsoll.core.conditions import Problem
 from plimsoll.core.drift import differs, digest
-from plimsoll.core.manifests.deployment import deployment
+from plimsoll.core.kinds import NOTHING_OPTIONAL, Kinds
 from plimsoll.core.manifests.identity import Owner
+from plimsoll.core.manifests.nodes import NodeTemplates, node_templates
 from plimsoll.core.manifests.pdb import disruption_budget
 from plimsoll.core.manifests.pod import DEFAULT_IMAGE, PodRequest, pod_template
 from plimsoll.core.manifests.revision import Revision, current, new_revision
 from plimsoll.core.manifests.service import network_service
+from plimsoll.core.manifests.workload import workload
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import Request
 
@@ -46,11 +49,14 @@ class Target:
     """The request has no plan: the previous fleet is kept as it is, its count included."""
 
 
-def choose_target(request: Request, outcome: Outcome, kept: Sequence[Revision]) -> Target:
+def choose_target(
+    request: Request, outcome: Outcome, kept: Sequence[Revision], kinds: Kinds = NOTHING_OPTIONAL
+) -> Target:
     """The plan to run. A running plan answers its request until the request changes or the user accepts a new one."""
     running = current(kept)
-    outcome = _on_one_node(outcome)
     same_request = running is not None and running.fingerprint == request.fingerprint
+    if not (running and same_request and running.nodes > 1):
+        outcome = _placed(outcome, kinds)  # what runs over several nodes is not judged again: it would only be lost
     if isinstance(outcome, Plan):
         fresh = render(request, outcome, _next_number(running))
         if running is None or not same_request or request.accept_plan == fresh.name:
@@ -72,10 +78,14 @@ def render(request: Request, plan: Plan, number: int) -> Revision:
     image = request.spec.engine.image or f"{DEFAULT_IMAGE}:v{plan.choice.engine_version}"
     pod = PodRequest(request.name, request.spec.model.id, image, request.restart)
     template = pod_template(plan, pod)
+    nodes = plan.choice.nodes_per_replica
+    made = node_templates(template, request.name, nodes) if nodes > 1 else NodeTemplates(template, None)
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
     reported[_PLANNED] = reported["choice"].pop("replicas")
-    return new_revision(owner(request), request.fingerprint, reported, template, plan.load_seconds, number)
+    return new_revision(
+        owner(request), request.fingerprint, reported, made.leader, plan.load_seconds, number, made.worker
+    )
 
 
 def owner(request: Request) -> Owner:
@@ -88,15 +98,13 @@ def children(request: Request, revision: Revision, replicas: int) -> list[dict[s
     mine = owner(request)
     per_replica = gpus_per_replica(revision)
     spare = request.spec.hardware.max_gpus // per_replica - replicas
-    fleet = deployment(
-        mine, revision.template, load_seconds=revision.load_seconds, replicas=replicas, spare_replicas=spare
-    )
-    budget = [disruption_budget(mine)] if replicas > 1 else []
+    budget = [disruption_budget(mine, revision.nodes)] if replicas > 1 else []
+    fleet = workload(mine, revision, replicas, spare)
     return [revision.manifest(mine), network_service(mine), *budget, fleet]
 
 
 def replicas(request: Request, target: Target, fleet: Mapping[str, Any] | None) -> int:
-    """How many to run. ``fleet``: the live Deployment; without a plan for its new spec it keeps its count."""
+    """How many to run. ``fleet``: the live workload; without a plan for its new spec it keeps its count."""
     if target.revision is None:
         return 0
     if target.frozen and fleet is not None:
@@ -138,17 +146,10 @@ def sentence(revision: Revision) -> str:
     )
 
 
-def _on_one_node(outcome: Outcome) -> Outcome:
-    """Replicas over several nodes are planned, but nothing here can roll them out: a Deployment's pod has one node."""
-    if not isinstance(outcome, Plan) or outcome.choice.nodes_per_replica == 1:
-        return outcome
-    choice = outcome.choice
-    message = (
-        f"spec.hardware: a replica would need {choice.nodes_per_replica} nodes ({choice.gpus_per_replica} GPUs "
-        f"{choice.gpu}, TP {choice.tensor_parallel}, PP {choice.pipeline_parallel}), and replicas over several nodes "
-        "are not rolled out; allow a larger GPU in hardware.gpus, or use a quantised checkpoint"
-    )
-    return Refusal(reasons.SEVERAL_NODES.name, message)
+def _placed(outcome: Outcome, kinds: Kinds) -> Outcome:
+    """A replica over several nodes is refused where nothing could run it: a Deployment's pod has one node."""
+    why = several_nodes.refusal(outcome.choice, kinds) if isinstance(outcome, Plan) else None
+    return outcome if why is None else Refusal(reasons.SEVERAL_NODES.name, why)
 
 
 def _next_number(running: Revision | None) -> int:
@@ -164,7 +165,8 @@ def _update(running: Revision, fresh: Revision) -> Problem | None:
     before, after = dict(running.plan["choice"]), dict(fresh.plan["choice"])
     changes = [*_changed_flags(before.pop("args"), after.pop("args"))]
     changes += [f"{k}: {before.get(k)} -> {v}" for k, v in after.items() if before.get(k) != v]
-    if not changes and digest(running.template) != digest(fresh.template):
+    made, runs = ([each.template, each.worker_template] for each in (fresh, running))
+    if not changes and digest(runs) != digest(made):
         where = differs(fresh.template, running.template) or "fields left out"
         changes.append(f"pod template: {where}")
     if not changes:

@@ -18,7 +18,7 @@ def deployment(
         "metadata": owner.metadata(),
         "spec": {
             "selector": {"matchLabels": track_selector(owner.name)},
-            "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling(replicas, spare_replicas)},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling(replicas, spare_replicas)},
             "progressDeadlineSeconds": 2 * load_seconds + DEADLINE_MARGIN_SECONDS,
             "revisionHistoryLimit": 5,
             "template": template,
@@ -26,17 +26,7 @@ def deployment(
     }
 
 
-def scale(owner: Owner, replicas: int) -> dict[str, Any]:
-    """The count alone, applied by its own field manager."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": owner.name, "namespace": owner.namespace},
-        "spec": {"replicas": replicas},
-    }
-
-
-def _rolling(replicas: int, spare_replicas: int) -> dict[str, int]:
+def rolling(replicas: int, spare_replicas: int) -> dict[str, int]:
     """Surge needs a free GPU. With several replicas one at a time makes its own room and cannot deadlock; a single
     replica surges when ``maxGPUs`` allows, so that the running one serves until the new one does.
     """

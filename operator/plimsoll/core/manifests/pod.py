@@ -60,7 +60,7 @@ def _pod_spec(plan: Plan, request: PodRequest) -> dict[str, Any]:
 
 
 def _engine(plan: Plan, request: PodRequest) -> dict[str, Any]:
-    gpus = str(plan.choice.gpus_per_replica)
+    gpus = str(_gpus(plan))
     return {
         "name": CONTAINER,
         "image": request.image,
@@ -95,4 +95,9 @@ def _health() -> dict[str, Any]:
 
 
 def _shm_bytes(plan: Plan) -> int:
-    return SHM_BYTES_PER_GPU * plan.choice.gpus_per_replica
+    return SHM_BYTES_PER_GPU * _gpus(plan)
+
+
+def _gpus(plan: Plan) -> int:
+    """GPUs of one pod: a replica's, or its share on one of its nodes."""
+    return plan.choice.gpus_per_replica // plan.choice.nodes_per_replica

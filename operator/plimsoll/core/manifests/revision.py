@@ -24,29 +24,44 @@ class Revision:
     plan: Mapping[str, Any]
     template: Mapping[str, Any]
     load_seconds: int
+    worker_template: Mapping[str, Any] | None = None
+    """Pod template of a replica's further nodes, where it spans several."""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that one replica spans."""
+        return int(self.plan["choice"].get("nodesPerReplica", 1))
 
     def manifest(self, owner: Owner) -> dict[str, Any]:
         """The ControllerRevision; its data is immutable, its number says which one is current."""
+        data = {
+            "fingerprint": self.fingerprint,
+            "plan": self.plan,
+            "template": self.template,
+            "loadSeconds": self.load_seconds,
+        }
         return {
             "apiVersion": "apps/v1",
             "kind": "ControllerRevision",
             "metadata": owner.metadata(self.name),
             "revision": self.number,
-            "data": {
-                "fingerprint": self.fingerprint,
-                "plan": self.plan,
-                "template": self.template,
-                "loadSeconds": self.load_seconds,
-            },
+            "data": data | ({"workerTemplate": self.worker_template} if self.worker_template else {}),
         }
 
 
 def new_revision(
-    owner: Owner, fingerprint: str, plan: Mapping[str, Any], template: Mapping[str, Any], load_seconds: int, number: int
+    owner: Owner,
+    fingerprint: str,
+    plan: Mapping[str, Any],
+    template: Mapping[str, Any],
+    load_seconds: int,
+    number: int,
+    worker_template: Mapping[str, Any] | None = None,
 ) -> Revision:
     """A revision named after its content, so that returning to an earlier plan finds the earlier revision."""
-    name = f"{owner.name}-{digest([fingerprint, plan['choice'], template])[:10]}"
-    return Revision(name, number, fingerprint, plan, template, load_seconds)
+    content = [fingerprint, plan["choice"], template, *([worker_template] if worker_template else [])]
+    name = f"{owner.name}-{digest(content)[:10]}"
+    return Revision(name, number, fingerprint, plan, template, load_seconds, worker_template)
 
 
 def read_revision(obj: Mapping[str, Any]) -> Revision | None:
@@ -56,7 +71,8 @@ def read_revision(obj: Mapping[str, Any]) -> Revision | None:
         return None
     number = int(obj.get("revision", 0))
     fingerprint, load_seconds = str(data["fingerprint"]), int(data["loadSeconds"])
-    return Revision(obj["metadata"]["name"], number, fingerprint, data["plan"], data["template"], load_seconds)
+    name, worker = obj["metadata"]["name"], data.get("workerTemplate")
+    return Revision(name, number, fingerprint, data["plan"], data["template"], load_seconds, worker)
 
 
 def current(revisions: Iterable[Revision]) -> Revision | None:
