@@ -240,9 +240,9 @@ class ModelFacts:
     """Everything the planner knows about one checkpoint; equal only to itself, so that results can be remembered by it.
 
     ``layers`` are the decoder's, in order; ``draft_layers`` those its multi-token predictor would add,
-    ``draft_modules`` how many modules of it the file declares. ``limit_is_assumed``: ``max_model_len`` is a default that
-    refuses nothing, because the file leaves out what every published one writes. ``head_size`` is the figure vLLM
-    keeps for the whole model (the compressed vector under MLA): it sizes hybrid blocks with it even where layers
+    ``draft_modules`` how many modules of it the file declares. ``limit_is_assumed``: ``max_model_len`` is a default
+    that refuses nothing, because the file leaves out what every published one writes. ``head_size`` is the figure
+    vLLM keeps for the whole model (the compressed vector under MLA): it sizes hybrid blocks with it even where layers
     differ. ``raw`` is the decoder's part as written, ``config`` the whole file; ``assumed`` names absent keys that got
     their default.
     """
