@@ -178,7 +178,7 @@ def test_a_model_configuration_replaces_the_catalogues_on_both_sides(tmp_path: P
     known = bundled_config("Qwen/Qwen3-8B")
     assert known is not None
     (tmp_path / "config.json").write_text(json.dumps(known.config))
-    mine = {"model": {"id": "acme/tuned"}}
+    mine: dict[str, Any] = {"model": {"id": "acme/tuned"}}
     old, new = written(service(**mine)), written(service(**mine, contextTokens=1024))
     result = diff(tmp_path, old, new, "-o", "json", "--model-config", str(tmp_path / "config.json"))
     assert only_service(result)["restarts"].startswith("1 pod replaced")
