@@ -65,11 +65,15 @@ class Operator:
         clock, cache = SystemClock(), Cache()
         queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
         sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
-        optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
+        optional = OptionalKinds(
+            cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds, settings.optional_kinds
+        )
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic)
         reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
-        reconciler = Reconciler(cache, planner, Children(cluster, cache, optional.of), reporter, optional.of)
+        reconciler = Reconciler(
+            cache, planner, Children(cluster, cache, optional.of), reporter, optional.of, settings.pod_monitor_labels
+        )
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(settings, cluster, clock, cache, queue, sweep, optional, loop, asyncio.Event(), clock.monotonic())
 

@@ -1,9 +1,14 @@
 """The operator's own settings, from the environment: what its owner decides, never a tenant."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
 PREFIX = "PLIMSOLL_"
+OPTIONAL_KINDS: Final = ("LeaderWorkerSet", "PodMonitor", "InferencePool")
+_LABEL: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
 
 
 class SettingsError(ValueError):
@@ -27,6 +32,10 @@ class Settings:
     sweep_seconds: float = 600.0
     discovery_seconds: float = 20.0
     """How often to look which optional kinds are served."""
+    optional_kinds: tuple[str, ...] = OPTIONAL_KINDS
+    """Kinds to use where they are served; the others are left alone."""
+    pod_monitor_labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of every PodMonitor: what the cluster's Prometheus selects them by."""
     request_timeout_seconds: float = 15.0
     log_format: str = "json"
     log_level: str = "info"
@@ -45,6 +54,8 @@ class Settings:
             workers=int(read.number("WORKERS", cls.workers, 1, 64)),
             sweep_seconds=read.number("SWEEP_SECONDS", cls.sweep_seconds, 1, 86_400),
             discovery_seconds=read.number("DISCOVERY_SECONDS", cls.discovery_seconds, 1, 3600),
+            optional_kinds=read.subset("OPTIONAL_KINDS", OPTIONAL_KINDS),
+            pod_monitor_labels=read.labels("POD_MONITOR_LABELS"),
             request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
             log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),
@@ -57,6 +68,25 @@ class _Reader:
 
     def text(self, name: str, default: str) -> str:
         return self.env.get(PREFIX + name, default)
+
+    def subset(self, name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+        """A list of some of the allowed words, all of them when nothing is set, none when it is ``none``."""
+        raw = self.env.get(PREFIX + name, "").replace(" ", "")
+        if not raw:
+            return allowed
+        words = [] if raw.lower() == "none" else raw.split(",")
+        wrong = next((word for word in words if word not in allowed), None)
+        if wrong is not None:
+            raise SettingsError(f"{PREFIX}{name}: {wrong!r} is not one of {', '.join(allowed)}, or none")
+        return tuple(word for word in allowed if word in words)
+
+    def labels(self, name: str) -> dict[str, str]:
+        """Labels as ``key=value,…``."""
+        pairs = [pair.strip().partition("=") for pair in self.env.get(PREFIX + name, "").split(",") if pair.strip()]
+        for key, equals, value in pairs:
+            if not (equals and _LABEL.fullmatch(key) and _LABEL_VALUE.fullmatch(value)):
+                raise SettingsError(f"{PREFIX}{name}: {key}{equals}{value} is not a label such as release=prometheus")
+        return {key: value for key, _, value in pairs}
 
     def number(self, name: str, default: float, low: float, high: float) -> float:
         raw = self.env.get(PREFIX + name)

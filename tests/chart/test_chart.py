@@ -73,8 +73,16 @@ def test_every_setting_of_the_operator_has_a_value_and_every_value_is_a_setting(
 def test_a_value_reaches_the_operator_as_it_was_written(render: Render) -> None:
     settings = Settings.from_env(environment(render("everything")))
     values = yaml.safe_load((VALUES / "everything.yaml").read_text())["settings"]
-    read = {re.sub(r"_", "", field).lower(): value for field, value in vars(settings).items()}
+    plain = json.loads(json.dumps(vars(settings)))  # lists stay lists
+    read = {re.sub(r"_", "", field).lower(): value for field, value in plain.items()}
     assert {name: read[name.lower()] for name in values} == values
+
+
+def test_rights_on_optional_kinds_follow_the_list(render: Render) -> None:
+    groups = {group for _, rule in rules(render("everything")) for group in rule["apiGroups"]}
+    assert "monitoring.coreos.com" in groups
+    assert not {"leaderworkerset.x-k8s.io", "inference.networking.k8s.io"} & groups
+    assert Settings.from_env({"PLIMSOLL_OPTIONAL_KINDS": "none"}).optional_kinds == ()
 
 
 def test_the_charts_defaults_are_the_operators(render: Render) -> None:

@@ -43,9 +43,23 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   value: {{ join "," . | quote }}
 {{- end }}
 {{- range $name, $value := .Values.settings }}
-{{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
+{{- $text := include "plimsoll.setting" $value }}
+{{- if $text }}
 - name: PLIMSOLL_{{ snakecase $name | upper }}
-  value: {{ toString $value | quote }}
+  value: {{ $text | quote }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* A setting as text: a list with commas (an empty one is "none"), a map as key=value with commas. */}}
+{{- define "plimsoll.setting" -}}
+{{- if kindIs "slice" . -}}
+{{- join "," . | default "none" -}}
+{{- else if kindIs "map" . -}}
+{{- $pairs := list -}}
+{{- range $key, $value := . }}{{ $pairs = append $pairs (printf "%s=%s" $key $value) }}{{ end -}}
+{{- join "," $pairs -}}
+{{- else if not (kindIs "invalid" .) -}}
+{{- toString . -}}
+{{- end -}}
 {{- end -}}

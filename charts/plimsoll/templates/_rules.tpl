@@ -17,10 +17,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [plimsoll.dev]
   resources: [vllmservices/finalizers]
   verbs: [update]
-# What a service owns. Deployments and Services go with their owner; only what may become superfluous is deleted.
+# What a service owns. Services go with their owner; only what may become superfluous is deleted.
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
   resources: [controllerrevisions]
   verbs: [get, list, watch, create, patch, delete]
@@ -42,6 +42,29 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [events]
   verbs: [create]
+{{- range .Values.settings.optionalKinds }}
+{{ include (printf "plimsoll.rules.%s" .) $ }}
+{{- end }}
+{{- end -}}
+
+{{- /* Kinds that a cluster may have or not (settings.optionalKinds): a rule for what is not served does no harm. */}}
+{{- define "plimsoll.rules.LeaderWorkerSet" -}}
+# Optional: replicas over several nodes.
+- apiGroups: [leaderworkerset.x-k8s.io]
+  resources: [leaderworkersets]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end -}}
+{{- define "plimsoll.rules.PodMonitor" -}}
+# Optional: how the Prometheus operator finds the engines.
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [get, list, watch, create, patch]
+{{- end -}}
+{{- define "plimsoll.rules.InferencePool" -}}
+# Optional: the engines as a Gateway API backend, for services that name an endpoint picker.
+- apiGroups: [inference.networking.k8s.io]
+  resources: [inferencepools]
+  verbs: [get, list, watch, create, patch, delete]
 {{- end -}}
 
 {{- /* Only when it serves the whole cluster. */}}

@@ -44,6 +44,7 @@ ANNOTATION_VERSION: Final = f"{GROUP}/version"
 
 GPU_PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 GPU_RESOURCE: Final = "nvidia.com/gpu"
+GPU_VENDOR: Final = "nvidia.com/"
 
 # Condition types.
 READY: Final = "Ready"
@@ -57,6 +58,7 @@ SLO_MET: Final = "SLOMet"
 SCALING_LIMITED: Final = "ScalingLimited"
 KV_PREDICTION_ACCURATE: Final = "KVPredictionAccurate"
 EXPERIMENTING: Final = "Experimenting"
+INTEGRATED: Final = "Integrated"
 
 MANAGERS: Final[Mapping[str, str]] = {
     MANAGER_CHILDREN: "Everything a service owns: Deployment, Service, PodDisruptionBudget, ControllerRevision.",
@@ -109,5 +111,6 @@ CONDITIONS: Final[Mapping[str, str]] = {
     SLO_MET: "The latency targets are met.",
     SCALING_LIMITED: "More replicas are needed than may run.",
     KV_PREDICTION_ACCURATE: "The KV cache that the engines report is the one that was planned.",
+    INTEGRATED: "What the service wants of optional kinds (PodMonitor, InferencePool) is in place. Not part of Ready.",
     EXPERIMENTING: "An experiment with an engine flag is running or waits for approval.",
 }

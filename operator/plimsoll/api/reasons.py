@@ -11,6 +11,7 @@ from plimsoll.api import engine_reasons
 from plimsoll.api.names import (
     AVAILABLE,
     EXPERIMENTING,
+    INTEGRATED,
     KV_PREDICTION_ACCURATE,
     METRICS_AVAILABLE,
     PLAN_UPDATE_AVAILABLE,
@@ -139,6 +140,13 @@ SEVERAL_NODES: Final = Reason(
     "Read the message: install LeaderWorkerSet, grant the operator its rules, or take a newer engine; else a larger "
     "GPU in hardware.gpus or a quantised checkpoint. A fleet that runs already is left as it is meanwhile.",
 )
+NO_ROOM_BESIDE: Final = Reason(
+    "NoRoomBeside",
+    (READY, STALLED),
+    "The new plan needs another kind of workload, and maxGPUs holds none of its replicas beside the running fleet.",
+    "Raise spec.hardware.maxGPUs to the figure in the message for the time of the change; or allow an interruption as "
+    "the message says.",
+)
 BAD_FLAG: Final = Reason(
     "BadFlag",
     _REFUSED,
@@ -183,7 +191,7 @@ CATALOGUE_UNREADABLE: Final = Reason(
 )
 NAME_CONFLICT: Final = Reason(
     "NameConflict",
-    (STALLED,),
+    (STALLED, INTEGRATED),
     "An object of a name the service needs exists and belongs to somebody else; it is left untouched.",
     "Delete or rename that object, or the service.",
 )
@@ -195,7 +203,7 @@ FORBIDDEN: Final = Reason(
 )
 REFUSED: Final = Reason(
     "Refused",
-    (STALLED,),
+    (STALLED, INTEGRATED),
     "The API server or an admission policy will not accept an object as it is.",
     "Read the message: it names the field or the policy; then correct the spec or the policy.",
 )
@@ -262,9 +270,27 @@ MAX_GPUS: Final = Reason(
 )
 NO_EXPERIMENT: Final = Reason("NoExperiment", (EXPERIMENTING,), "Nothing is being tried out.", _NOTHING)
 
+IN_USE: Final = Reason(
+    "InUse", (INTEGRATED,), "What the service wants of optional kinds is in place, if it wants any.", _NOTHING
+)
+KIND_MISSING: Final = Reason(
+    "KindMissing",
+    (INTEGRATED,),
+    "The service wants an object of a kind that the cluster does not serve, or that is turned off in the operator's "
+    "settings.",
+    "Install the CRD that the message names (no restart is needed), or take the wish out of the spec.",
+)
+KIND_UNUSABLE: Final = Reason(
+    "KindUnusable",
+    (INTEGRATED,),
+    "A kind is served, but the operator may not use it or cannot read it. The fleet is not affected.",
+    "Read the message: grant the rules for the kind (chart value settings.optionalKinds, docs/optional-kinds.md), or "
+    "take it out of the operator's settings.",
+)
+
 NO_OBSERVATION: Final = Reason(
     "NoObservation",
-    (METRICS_AVAILABLE, SLO_MET, SCALING_LIMITED, KV_PREDICTION_ACCURATE),
+    (METRICS_AVAILABLE, SLO_MET, SCALING_LIMITED, KV_PREDICTION_ACCURATE, INTEGRATED),
     "Nothing has been observed from which it could be told.",
     "Wait for the first pods to serve; if it stays, check that Prometheus scrapes them.",
 )

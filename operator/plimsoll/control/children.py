@@ -70,11 +70,13 @@ class Children:
         try:
             for manifest in manifests:
                 await self._apply(request, drift.stamp(manifest), live)
-            await self._scale(request, fleet, replicas)
+            await self.scale(request, fleet, replicas)
         except _BlockedError as stop:
             return Applied(blocked=stop.problem)
         except _LeavingError as stop:
             return Applied(waiting=str(stop))
+        except NotFoundError as error:
+            return Applied(blocked=Problem(reasons.SEVERAL_NODES.name, f"not served any more: {error.message}"))
         except (ForbiddenError, InvalidError) as error:
             if "is being terminated" in error.message:
                 return Applied(waiting="the namespace is being deleted")
@@ -82,13 +84,24 @@ class Children:
             return Applied(blocked=Problem(reason, f"the API server refuses our write: {error.message}"))
         return Applied()
 
+    async def beside(self, request: Request, manifests: Iterable[Mapping[str, Any]], live: Live) -> tuple[Problem, ...]:
+        """Apply manifests that stand beside the fleet, each for itself; what is in the way of those that failed."""
+        tried = [await self._try(request, manifest, live) for manifest in manifests]
+        return tuple(problem for problem in tried if problem)
+
+    async def drop(self, request: Request, places: Iterable[tuple[Kind, str]], live: Live) -> None:
+        """Delete what is not wanted any more, as far as it is there and ours."""
+        for kind, name in places:
+            found = live.get((kind, name))
+            if found and judge(found, request.name, request.uid).verdict == "ours":
+                await self._delete(kind, found)
+
     async def tidy(
         self, request: Request, revision: Revision, replicas: int, live: Live, revisions: Sequence[Revision]
     ) -> None:
         """Delete what is ours and no longer meant: the PDB of a single replica, revisions beyond the last five."""
-        budget = live.get((DISRUPTION_BUDGETS, request.name))
-        if replicas <= 1 and budget and judge(budget, request.name, request.uid).verdict == "ours":
-            await self._delete(DISRUPTION_BUDGETS, budget)
+        if replicas <= 1:
+            await self.drop(request, [(DISRUPTION_BUDGETS, request.name)], live)
         kept = [*(r for r in revisions if r.name != revision.name), revision]
         for name in outdated(kept):
             await self._delete(REVISIONS, live[REVISIONS, name])
@@ -110,6 +123,23 @@ class Children:
         self._cache.put(kind, applied)
         log.info("applied %s %s", kind.kind, name, extra={"service": f"{request.namespace}/{request.name}"})
 
+    async def _try(self, request: Request, manifest: Mapping[str, Any], live: Live) -> Problem | None:
+        """Apply one manifest that nothing else depends on."""
+        kind = manifest["kind"]
+        try:
+            await self._apply(request, drift.stamp(manifest), live)
+        except _BlockedError as stop:
+            return stop.problem
+        except _LeavingError as stop:
+            return Problem(reasons.NAME_CONFLICT.name, str(stop))
+        except ForbiddenError as error:
+            return Problem(reasons.KIND_UNUSABLE.name, f"the operator may not write the {kind}: {error.message}")
+        except InvalidError as error:
+            return Problem(reasons.REFUSED.name, f"the API server refuses the {kind}: {error.message}")
+        except NotFoundError:
+            return Problem(reasons.KIND_MISSING.name, f"{kind} ({manifest['apiVersion']}) is not served any more")
+        return None
+
     async def _check_owner(self, request: Request, kind: Kind, name: str) -> None:
         """What our watch does not show may still exist: somebody else's object, or ours without its labels."""
         try:
@@ -126,7 +156,8 @@ class Children:
             )
             raise _BlockedError(Problem(reasons.NAME_CONFLICT.name, message))
 
-    async def _scale(self, request: Request, fleet: Workload, replicas: int) -> None:
+    async def scale(self, request: Request, fleet: Workload, replicas: int) -> None:
+        """Write the count, where it differs."""
         kind, name = address(fleet)
         live = self._cache.get(kind, request.namespace, name)
         if live is None or live["spec"].get("replicas") == replicas:

@@ -67,6 +67,8 @@ class Facts:
     update: Problem | None = None
     update_unknown: str = ""
     limited: Problem | None = None
+    integrations: tuple[Problem, ...] | None = None
+    """What is in the way of objects of optional kinds; None: nobody has tried to make them."""
 
 
 def decide(facts: Facts) -> tuple[Condition, ...]:
@@ -79,6 +81,7 @@ def decide(facts: Facts) -> tuple[Condition, ...]:
         _available(facts),
         _plan_update(facts),
         _limited(facts),
+        _integrated(facts),
         *_unobserved(),
     )
 
@@ -183,6 +186,16 @@ def _limited(facts: Facts) -> Condition:
     if facts.limited:
         return Condition(names.SCALING_LIMITED, "True", facts.limited.reason, facts.limited.message)
     return _say(names.SCALING_LIMITED, "False", reasons.WITHIN_LIMITS, "the wanted replicas are within the limits")
+
+
+def _integrated(facts: Facts) -> Condition:
+    """Beside the fleet, never part of ``Ready``: a fleet serves without them."""
+    if facts.integrations is None:
+        return _say(names.INTEGRATED, "Unknown", reasons.NO_OBSERVATION, "nothing of the service was written yet")
+    if not facts.integrations:
+        return _say(names.INTEGRATED, "True", reasons.IN_USE, "what is wanted of optional kinds is in place")
+    text = "; ".join(problem.message for problem in facts.integrations)
+    return Condition(names.INTEGRATED, "False", facts.integrations[0].reason, text)
 
 
 def _unobserved() -> tuple[Condition, ...]:

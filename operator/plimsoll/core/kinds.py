@@ -11,7 +11,7 @@ LEADER_WORKER_SET: Final = "LeaderWorkerSet"
 POD_MONITOR: Final = "PodMonitor"
 INFERENCE_POOL: Final = "InferencePool"
 
-Access = Literal["usable", "absent", "forbidden", "unreadable"]
+Access = Literal["usable", "absent", "forbidden", "unreadable", "off"]
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from plimsoll.api import names
 from plimsoll.core.manifests.pod import CONTAINER
 
 Phase = Literal["ready", "loading", "pending", "failing", "terminating"]
@@ -19,6 +20,8 @@ class PodState:
 
     phase: Phase
     why: str = ""
+    serves: bool = True
+    """False for a further node of a replica."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +37,12 @@ class Summary:
 
 
 def summarise(states: Iterable[PodState]) -> Summary:
-    """Failing pods speak first, then pending ones."""
+    """Failing pods speak first, then pending ones. Ready counts replicas: a replica's further nodes serve nothing."""
     found = list(states)
     counts: dict[Phase, int] = {}
     for state in found:
+        if state.phase == "ready" and not state.serves:
+            continue
         counts[state.phase] = counts.get(state.phase, 0) + 1
     telling = [s.why for phase in ("failing", "pending") for s in found if s.phase == phase and s.why]
     return Summary(counts, telling[0] if telling else "")
@@ -55,7 +60,8 @@ def pod_state(pod: Mapping[str, Any]) -> PodState:
     if failure:
         return PodState("failing", failure[:MESSAGE_LIMIT])
     if _condition(status, "Ready").get("status") == "True":
-        return PodState("ready")
+        track = (pod["metadata"].get("labels") or {}).get(names.LABEL_TRACK)
+        return PodState("ready", serves=track != names.TRACK_WORKER)
     scheduled = _condition(status, "PodScheduled")
     if scheduled.get("status") == "False":
         return PodState("pending", f"no node takes the pod: {scheduled.get('message', '')}"[:MESSAGE_LIMIT])

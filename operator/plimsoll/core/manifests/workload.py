@@ -3,9 +3,11 @@
 Everything that counts, scales or watches a fleet goes through here, and need not know which of the two it is.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from plimsoll.api import names
 from plimsoll.core.manifests import group
 from plimsoll.core.manifests.deployment import deployment
 from plimsoll.core.manifests.identity import Owner
@@ -49,6 +51,21 @@ def workload(owner: Owner, revision: Revision, replicas: int, spare_replicas: in
     return group.leader_worker_set(
         owner, templates, nodes=revision.nodes, replicas=replicas, spare_replicas=spare_replicas
     )
+
+
+def gpus_per_replica(live: Mapping[str, Any]) -> int:
+    """GPUs (or MIG slices) that each replica of a live workload takes."""
+    spec = live["spec"]
+    if "leaderWorkerTemplate" not in spec:
+        return _gpus(spec["template"])
+    group_spec = spec["leaderWorkerTemplate"]
+    worker = group_spec["workerTemplate"]
+    return _gpus(group_spec.get("leaderTemplate") or worker) + (int(group_spec["size"]) - 1) * _gpus(worker)
+
+
+def _gpus(template: Mapping[str, Any]) -> int:
+    limits = ((c.get("resources") or {}).get("limits") or {} for c in template["spec"]["containers"])
+    return sum(int(count) for each in limits for name, count in each.items() if name.startswith(names.GPU_VENDOR))
 
 
 def scale(owner: Owner, target: Workload, replicas: int) -> dict[str, Any]:
