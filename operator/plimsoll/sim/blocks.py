@@ -30,7 +30,7 @@ class BlockPool:
     def blocks(self, tokens: int) -> int:
         """Blocks of a request with so many tokens in the cache."""
         rows = -(-tokens // self.block_size_tokens)
-        capped = sum(rows if rows < cap else cap for cap in self.capped_groups) if self.capped_groups else 0
+        capped = sum(min(cap, rows) for cap in self.capped_groups) if self.capped_groups else 0
         return self.full_groups * rows + capped + self.state_blocks
 
     def growing_groups(self, tokens: int) -> int:

@@ -99,8 +99,8 @@ class Engine:
         request.pieces = self._pieces(request) if request.prefix and self._limits.prefix_caching else ()
         self._waiting.append(request)
         if self.next_seconds == NEVER:
-            self._began = now_seconds
-            self._begin()
+            # Nothing is under way: the first step begins now, with whoever else arrives at this moment.
+            self._began = self.next_seconds = now_seconds
         elif self._stretch > 1 and len(self._waiting) == 1 and self._fits(request):
             self._end_after(self._steps_until(now_seconds))
 

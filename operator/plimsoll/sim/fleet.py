@@ -117,11 +117,11 @@ class Fleet:
         events = self._events
         for request in requests:
             arrival = request.arrival_seconds
-            if self._controls[0][0] <= arrival or (events and events[0][0] <= arrival):
+            if self._controls[0][0] < arrival or (events and events[0][0] < arrival):
                 self._run_until(arrival)
             self._route(request, arrival)
         while (self._busy() or self._held) and self._controls[0][0] <= end:
-            self._run_until(self._controls[0][0])
+            self._run_until(self._controls[0][0] + self._settings.scrape_seconds)
         self._close(min(end, max((r.finish_seconds for r in requests if r.finish_seconds < NEVER), default=0.0)))
         return history
 
@@ -146,7 +146,7 @@ class Fleet:
         while True:
             at = events[0][0] if events else NEVER
             control = controls[0][0]
-            if min(at, control) > until:
+            if min(at, control) >= until:
                 return
             if at <= control:
                 _, _, replica = heappop(events)

@@ -26,6 +26,7 @@ class LeastOutstanding:
     """The replica with the fewest requests that are not finished; the oldest of equals."""
 
     def choose(self, ready: Sequence["Replica"], request: Request) -> "Replica":  # noqa: ARG002 - the protocol's
+        """Whoever has least to do."""
         return min(ready, key=attrgetter("outstanding"))
 
 
@@ -36,6 +37,7 @@ class ConnectionRandom:
         self._random = Random(seed)  # noqa: S311 - a simulation
 
     def choose(self, ready: Sequence["Replica"], request: Request) -> "Replica":  # noqa: ARG002 - the protocol's
+        """Anybody."""
         return ready[int(self._random.random() * len(ready))]
 
 
@@ -43,6 +45,7 @@ class PrefixAware:
     """Requests with the same first piece go to the same replica (rendezvous hashing) unless it is crowded."""
 
     def choose(self, ready: Sequence["Replica"], request: Request) -> "Replica":
+        """The first in the order that this prefix gives the replicas, and that is not crowded."""
         if not request.prefix:
             return min(ready, key=attrgetter("outstanding"))
         key = repr(request.prefix[0][0])

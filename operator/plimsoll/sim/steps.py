@@ -37,9 +37,11 @@ class FittedSteps:
     expert_tokens: float = 1.0
 
     def decode_line(self, requests: int) -> tuple[float, float]:
+        """Seconds with no context, and seconds per token of context."""
         return self._body_seconds(requests, requests), self.context_seconds
 
     def mixed_seconds(self, decoding: int, context_tokens: int, chunks: list[tuple[int, int]]) -> float:
+        """Seconds of a step that also prefills."""
         tokens, pairs = decoding, 0.0
         for chunk, before in chunks:
             tokens += chunk
@@ -70,6 +72,7 @@ class ModelledSteps:
     _lines: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def decode_line(self, requests: int) -> tuple[float, float]:
+        """Seconds with no context, and seconds per token of context."""
         line = self._lines.get(requests)
         if line is None:
             context = requests * self.reference_tokens
@@ -78,6 +81,7 @@ class ModelledSteps:
         return line
 
     def mixed_seconds(self, decoding: int, context_tokens: int, chunks: list[tuple[int, int]]) -> float:
+        """Seconds of a step that also prefills."""
         tokens = sum(chunk for chunk, _ in chunks)
         before = sum(chunk * context for chunk, context in chunks) / tokens
         return self.step_seconds(decoding, context_tokens, tokens, before)
@@ -94,9 +98,6 @@ def steps_until(line: tuple[float, float], requests: int, context_tokens: int, s
     fixed, slope = line
     linear = fixed + slope * (context_tokens - requests / 2)
     square = slope * requests / 2
-    if square < 1e-15:
-        steps = seconds / linear
-    else:
-        # seconds = square * k² + linear * k, in the form that does not cancel for a small square.
-        steps = 2 * seconds / (linear + math.sqrt(linear * linear + 4 * square * seconds))
+    # seconds = square * k² + linear * k, in the form that does not cancel for a small square.
+    steps = 2 * seconds / (linear + math.sqrt(linear * linear + 4 * square * seconds))
     return max(1, math.ceil(steps - 1e-9))
