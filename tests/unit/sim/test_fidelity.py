@@ -11,7 +11,7 @@ from plimsoll.sim.engine import NEVER, Engine, EngineLimits
 from plimsoll.sim.models import engine_model, model_names
 from plimsoll.sim.requests import Request
 from plimsoll.sim.steps import FittedSteps
-from tools.fit_engine import FITTED_REQUESTS, RUNS, RUNS_OF, TABLE, Measured, Replay, fit, read_run, replay, row_of
+from tools.fit_engine import FITTED_REQUESTS, RUNS, RUNS_OF, Measured, Replay, fit, read_run, replay
 
 RTX4090 = "rtx4090-llama-3.1-8b"
 MEASURED_PREEMPTIONS = 190
@@ -68,10 +68,7 @@ def test_running_kv_and_preemptions_follow_the_kv_bound_run() -> None:
 
 
 def test_the_table_holds_what_the_fit_gives() -> None:
-    run = RUNS_OF[RTX4090]
-    found = fit(run)
-    stored = engine_model(RTX4090)
-    assert row_of(run, found)["steps"] == row_of(run, stored.cost)["steps"], f"run tools/fit_engine.py ({TABLE})"
+    assert fit(RUNS_OF[RTX4090]) == engine_model(RTX4090).cost, "run `python -m tools.fit_engine`"
 
 
 def pressure(clients: int, seconds: float) -> tuple[list[tuple[float, int, int]], Engine]:
@@ -80,7 +77,7 @@ def pressure(clients: int, seconds: float) -> tuple[list[tuple[float, int, int]]
     engine = Engine(BlockPool(128, 32), EngineLimits(256, 2048), steps)
     for client in range(clients):
         engine.submit(Request(0.0, 300 + 7 * (client % 11), 480 + 5 * (client % 9)), 0.0)
-    samples = []
+    samples: list[tuple[float, int, int]] = []
     while engine.next_seconds < seconds:
         now = engine.next_seconds
         for done in engine.advance():
