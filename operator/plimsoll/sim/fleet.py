@@ -60,7 +60,8 @@ class Replica:
     outstanding: int = 0
     leaving_seconds: float = NEVER
     """Draining: when it is killed."""
-    seen: PodSample | None = None
+    scrapes: deque[PodSample] = field(default_factory=lambda: deque(maxlen=2))
+    """The last two: the newest may still be on its way."""
 
 
 @dataclass(slots=True)
@@ -261,7 +262,7 @@ class Fleet:
             if replica.state != "loading" and (
                 not settings.scrape_loss or self._random.random() >= settings.scrape_loss
             ):
-                replica.seen = sample(replica.engine, now)
+                replica.scrapes.append(sample(replica.engine, now))
         self._note(now)
         self._at(now + settings.scrape_seconds, self._scrape)
 
@@ -289,11 +290,9 @@ class Fleet:
         if self._policy.live and replica.state != "loading":
             seen: PodSample | None = sample(replica.engine, now)
         else:
-            seen = replica.seen if replica.seen and replica.seen.seconds <= self._visible(now) else None
+            visible = now - self._settings.scrape_delay_seconds
+            seen = next((scrape for scrape in reversed(replica.scrapes) if scrape.seconds <= visible), None)
         return PodView(replica.name, replica.created_seconds, replica.state, seen)
-
-    def _visible(self, now: float) -> float:
-        return now - self._settings.scrape_delay_seconds
 
     def _close(self, end: float) -> None:
         history = self._history
