@@ -12,18 +12,27 @@ COMMANDS: Final = {
     "predict": "plimsoll.cli.predict:predict",
     "diff": "plimsoll.cli.diff:diff",
     "explain": "plimsoll.cli.explain:explain",
+    "check-log": "plimsoll.cli.check_log:check_log",
+    "hold": "plimsoll.cli.verbs:hold",
+    "accept": "plimsoll.cli.verbs:accept",
+    "restart": "plimsoll.cli.verbs:restart",
+    "approve": "plimsoll.cli.verbs:approve",
+    "reject": "plimsoll.cli.verbs:reject",
+    "revert": "plimsoll.cli.verbs:revert",
     "crd": "plimsoll.cli.crd:crd",
 }
 
 ABOUT: Final = """Plan, explain and check vLLM fleets before they cost anything.
 
-Only explain needs a cluster, and nothing needs a GPU. Start here:
+Only explain and the verbs (hold, accept, restart, approve, reject, revert) need a cluster, and nothing needs a GPU.
+Start here:
 
 \b
   plimsoll plan service.yaml               GPUs, flags and the arithmetic behind them
   plimsoll plan deploy/ --html plans.html  the same with pictures, for who signs for the GPUs
   plimsoll diff old.yaml new.yaml          what a change costs, and which pods restart
   plimsoll explain NAME -n NAMESPACE       what a live service does, and why
+  plimsoll check-log start.log             why an engine did not start, and what to change
 """
 
 EPILOG: Final = (
