@@ -26,6 +26,8 @@ class Settings:
     workers: int = 8
     sweep_seconds: float = 600.0
     request_timeout_seconds: float = 15.0
+    lease_seconds: int = 15
+    """How long a dead leader is waited for; renewals are due after two thirds of it."""
     log_format: str = "json"
     log_level: str = "info"
 
@@ -43,6 +45,7 @@ class Settings:
             workers=int(read.number("WORKERS", cls.workers, 1, 64)),
             sweep_seconds=read.number("SWEEP_SECONDS", cls.sweep_seconds, 1, 86_400),
             request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
+            lease_seconds=int(read.number("LEASE_SECONDS", cls.lease_seconds, 3, 60)),
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
             log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),
         )

@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from plimsoll.core.election import Term
+
 Object = Mapping[str, Any]
 
 
@@ -30,6 +32,7 @@ DISRUPTION_BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruption
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
 PODS = Kind("", "v1", "pods", "Pod")
 EVENTS = Kind("", "v1", "events", "Event")
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 
 CHILDREN = (REVISIONS, NETWORK_SERVICES, DISRUPTION_BUDGETS, DEPLOYMENTS)
 
@@ -106,11 +109,24 @@ class Cluster(Protocol):
         """Whether the API server serves this kind now."""
 
 
+class LeaseStore(Protocol):
+    """The one Lease that says which operator leads. Both calls may raise ClusterError."""
+
+    async def read(self) -> tuple[Term | None, str]:
+        """What the Lease says and its version; no Term when it does not exist."""
+
+    async def write(self, term: Term, version: str) -> None:
+        """Create it (no version) or replace just that version; ConflictError when somebody was faster."""
+
+
 class Clock(Protocol):
     """Time as the loop sees it."""
 
     def now(self) -> str:
         """The wall clock, RFC 3339 in UTC, whole seconds: for people and for conditions."""
+
+    def stamp(self) -> str:
+        """The same with microseconds, as Leases carry it."""
 
     def monotonic(self) -> float:
         """Seconds that never jump: for durations and deadlines."""
