@@ -19,6 +19,7 @@ from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configura
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.cache import Cache, Key
+from plimsoll.control.children import Children
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.fence import FencedCluster
@@ -26,6 +27,7 @@ from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
 from plimsoll.control.planning import Planner
 from plimsoll.control.reconciler import Reconciler
+from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
@@ -67,7 +69,8 @@ class Operator:
         elector = _elector(settings, cluster, clock)
         fenced = FencedCluster(cluster, elector.write_seconds)
         planner = Planner(cluster, settings.namespace, clock.monotonic)
-        reconciler = Reconciler(fenced, cache, planner, clock, EventWriter(fenced, clock))
+        reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
+        reconciler = Reconciler(cache, planner, Children(fenced, cache), reporter)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(settings, cluster, clock, cache, queue, sweep, loop, elector, asyncio.Event(), clock.monotonic())
 
