@@ -25,6 +25,7 @@ from plimsoll.control.events import EventWriter
 from plimsoll.control.fence import FencedCluster
 from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
+from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
@@ -53,6 +54,7 @@ class Operator:
     cache: Cache
     queue: WorkQueue[Key]
     sweep: Sweep
+    optional: OptionalKinds
     loop: Loop
     elector: Elector
     stop: asyncio.Event
@@ -68,11 +70,15 @@ class Operator:
         sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
         elector = _elector(settings, cluster, clock)
         fenced = FencedCluster(cluster, elector.write_seconds)
+        optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
+        sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
         reconciler = Reconciler(cache, planner, Children(fenced, cache), reporter)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
-        return cls(settings, cluster, clock, cache, queue, sweep, loop, elector, asyncio.Event(), clock.monotonic())
+        return cls(
+            settings, cluster, clock, cache, queue, sweep, optional, loop, elector, asyncio.Event(), clock.monotonic()
+        )
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
@@ -98,6 +104,7 @@ class Operator:
             ("elector", part("elector", self.elector.run)),
             ("sweep", part("sweep", self._sweep)),
             ("lead", part("lead", partial(while_leading, self.elector, self._lead))),
+            ("optional", part("optional kinds", self.optional.run)),
             *((f"watch-{w.kind.plural}", part(f"watch of {w.kind.plural}", w.run)) for w in self._watches()),
         ]
 
@@ -115,6 +122,7 @@ class Operator:
     async def _lead(self) -> None:
         """What only the leader does, on what was listed since it leads: the one before may just have changed it."""
         await self.sweep.take_over(self.elector.led_since_seconds)
+        await self.optional.known.wait()
         part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
         async with asyncio.TaskGroup() as group:
             group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
@@ -166,6 +174,8 @@ class Operator:
         """Readiness: everything was listed once, the API server answers, the Lease can be had. A standby is ready."""
         if not self.sweep.synced.is_set():
             return "waiting for the first listing of VLLMServices and their children"
+        if not self.optional.known.is_set():
+            return "waiting to find out which optional kinds are served"
         if self.elector.problem:
             return self.elector.problem
         silent = self.clock.monotonic() - self.cluster.answered_seconds

@@ -26,3 +26,6 @@ WATCH_RESTARTS = Counter(
 )
 SERVICES = Gauge("plimsoll_services", "VLLMServices known", registry=REGISTRY)
 LEADER = Gauge("plimsoll_leader", "1 while this process holds the Lease and acts, else 0", registry=REGISTRY)
+OPTIONAL_KINDS = Gauge(
+    "plimsoll_optional_kind_usable", "1 when an optional kind is served and may be used", ["kind"], registry=REGISTRY
+)

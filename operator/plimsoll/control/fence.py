@@ -5,7 +5,7 @@ question and the send) is caught by the version that scale and template writes c
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -44,6 +44,10 @@ class FencedCluster:
     async def served(self, kind: Kind) -> bool:
         """Whether the API server serves this kind now."""
         return await self.cluster.served(kind)
+
+    async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
+        """Those of the kinds that the API server serves now."""
+        return await self.cluster.which_served(kinds)
 
     async def apply(
         self, kind: Kind, manifest: Object, manager: str, *, subresource: str = "", force: bool = True
