@@ -25,8 +25,8 @@ PROMETHEUS: Final = "plimsoll:prometheus"
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and, unless left out, Prometheus.
 
-    `extra_args` adds flags by program name (`{"kube-apiserver": ["--v=4"]}`). Without a `scratch` folder it makes
-    one of its own, which is gone after `stop`, an exception, Ctrl-C or the death of this process; a given one
+    `extra_args` adds flags by program name (`{"kube-apiserver": ["--v=4"]}`), `users` further identities; for
+    `node_address` see `commands.Options`. Without a `scratch` folder it makes one of its own, which is gone after `stop`, an exception, Ctrl-C or the death of this process; a given one
     belongs to the caller. Blocking: from asyncio call `start` and `stop` through `asyncio.to_thread`.
     """
 
@@ -46,14 +46,19 @@ class ControlPlane:
         qps: int = commands.CONTROLLER_QPS,
         service_cidr: str = commands.SERVICE_CIDR,
         node_monitor_grace_seconds: int | None = None,
+        node_address: str | None = None,
         prometheus: bool = True,
         scrape_interval_seconds: float = 1.0,
+        users: Sequence[User] = (),
         extra_args: Mapping[str, Sequence[str]] | None = None,
         scratch: Scratch | None = None,
         log: Callable[[str], None] = print,
     ) -> None:
         self.processes = {}
-        self._options = commands.Options(qps, service_cidr, node_monitor_grace_seconds, scrape_interval_seconds)
+        self._options = commands.Options(
+            qps, service_cidr, node_monitor_grace_seconds, scrape_interval_seconds, node_address
+        )
+        self._extra_users = users
         self._with_prometheus = prometheus
         self._extra_args = dict(extra_args or {})
         self._scratch = scratch
@@ -142,9 +147,10 @@ class ControlPlane:
         self._ports = commands.Ports.leased(self._leases)
         self.url = f"https://{HOST}:{self._ports.kube_apiserver}"
         self.prometheus_url = f"http://{HOST}:{self._ports.prometheus}"
-        self.tls = Tls.create(self.workdir / "tls")
+        self.tls = Tls.create(self.workdir / "tls", self._options.reached_at)
         users = (User.named(name) for name in (CONTROLLER_MANAGER, SCHEDULER, PROMETHEUS))
-        self._users = {user.name: user for user in (User.named(ADMIN, "system:masters"), *users)}
+        everybody = (User.named(ADMIN, "system:masters"), *users, *self._extra_users)
+        self._users = {user.name: user for user in everybody}
         self.admin_kubeconfig = self._kubeconfig_of(ADMIN)
         self.kubectl = Kubectl(self.binaries.kubectl, self.admin_kubeconfig, cache=self.workdir / "kubectl-cache")
         self.api = Api(self.url, self.ca, self._users[ADMIN].token)
