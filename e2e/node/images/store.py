@@ -52,8 +52,9 @@ class Images:
     operator: Image
     engine: Image
 
-    def __iter__(self):
-        return iter((self.pause, self.operator, self.engine))
+    @property
+    def all(self) -> tuple[Image, ...]:
+        return self.pause, self.operator, self.engine
 
 
 def ensure(log: Callable[[str], None]) -> Images:
