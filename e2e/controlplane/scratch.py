@@ -15,11 +15,19 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 MARK: Final = "PLIMSOLL_SCRATCH"
 SWEEP_PATIENCE_SECONDS: Final = 20.0
 SWEEP_PAUSE_SECONDS: Final = 0.02
+
+
+class Place(Protocol):
+    """A folder to work in, and the environment entry by which a process belongs to it."""
+
+    @property
+    def path(self) -> Path: ...
+    def mark(self) -> dict[str, str]: ...
 
 
 class Scratch:
@@ -32,7 +40,7 @@ class Scratch:
     def __init__(
         self, path: Path | None = None, *, inherited: Sequence[int] = (), afterwards: Sequence[str] = ()
     ) -> None:
-        self.path = path or Path(tempfile.gettempdir(), f"plimsoll-{os.urandom(6).hex()}")
+        self.path: Path = path or Path(tempfile.gettempdir(), f"plimsoll-{os.urandom(6).hex()}")
         if self.path.exists():
             raise FileExistsError(
                 f"{self.path} exists already; a scratch folder is removed at the end, so it has to be new"

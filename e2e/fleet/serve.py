@@ -24,7 +24,7 @@ class _Output(Log):
     """A log whose reader is the container runtime; a following reader would read it from there."""
 
     def write(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        sys.stderr.write(f"{text}\n")
 
 
 async def serve(argv: list[str]) -> Exit:
@@ -57,6 +57,4 @@ def _take_memory() -> None:
 
 if __name__ == "__main__":
     ended = asyncio.run(serve(sys.argv[1:]))
-    if ended.message:
-        print(ended.message, file=sys.stderr)
-    sys.exit(ended.code)
+    sys.exit(f"{ended.message}" if ended.message else ended.code)

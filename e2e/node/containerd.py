@@ -60,7 +60,7 @@ def _network() -> dict[str, object]:
     return {"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipMasq": False, "ipam": ipam}]}
 
 
-# restrict_oom_score_adj: without CAP_SYS_RESOURCE no sandbox starts otherwise ("can't get final child's PID from pipe").
+# restrict_oom_score_adj: without CAP_SYS_RESOURCE no sandbox starts otherwise ("can't get final child's PID").
 _CONFIG: Final = """\
 version = 2
 root = "{root}"

@@ -55,7 +55,7 @@ def sweep_abandoned() -> None:
 
 
 def _names_in_use() -> Iterator[str]:
-    """Runs whose janitor lives: it has the folder among its arguments, before the folder exists and until it is gone."""
+    """Runs whose janitor lives: the folder is among its arguments, from before it exists until it is gone."""
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             for word in (process / "cmdline").read_bytes().split(b"\0"):

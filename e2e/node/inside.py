@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from e2e.node import cgroups, packages
+from e2e.node import cgroups
+from e2e.node.packages import run
 
 NODE_ADDRESS: Final = "10.243.0.1"
-# The kubelet writes these three for the whole machine unless it reads what it wants.
-SYSCTLS: Final = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
+# The kubelet writes these for the whole machine unless it reads what it wants.
+TUNABLES: Final = {"vm/overcommit_memory": "1", "kernel/panic": "10", "kernel/panic_on_oops": "1"}
 
 
 def main(folder: Path, command: Sequence[str]) -> int:
@@ -32,33 +33,31 @@ def main(folder: Path, command: Sequence[str]) -> int:
 
 
 def mount(folder: Path) -> None:
-    """Give the run its own /run and /var, and the tunables that the kubelet wants to read."""
+    """Give the run its own /run and /var, and show the kubelet the tunables it wants to see."""
     own = folder / "own"
     own.mkdir()
-    _run("mount", "-t", "tmpfs", "-o", "mode=755", "plimsoll-own", str(own))
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "plimsoll-own", str(own))
     for name in ("upper", "work"):
         (own / name).mkdir()
     # Over /var and not over single folders in it: those may not exist, and would stay on the machine when made.
-    _run("mount", "-t", "overlay", "-o", f"lowerdir=/var,upperdir={own}/upper,workdir={own}/work", "plimsoll-var", "/var")
-    _run("mount", "-t", "tmpfs", "-o", "mode=755", "plimsoll-run", "/run")
-    for name, value in SYSCTLS.items():
-        file = own / name.replace("/", "_")
+    run(
+        "mount", "-t", "overlay", "-o", f"lowerdir=/var,upperdir={own}/upper,workdir={own}/work", "plimsoll-var", "/var"
+    )
+    run("mount", "-t", "tmpfs", "-o", "mode=755", "plimsoll-run", "/run")
+    for name, value in TUNABLES.items():
+        file = own / name.replace("/", "-")
         file.write_text(f"{value}\n")
-        _run("mount", "--bind", str(file), f"/proc/sys/{name}")
+        run("mount", "--bind", str(file), f"/proc/sys/{name}")
     # containerd expects to see its pods' mounts from here: share among ourselves, still private to the machine.
-    _run("mount", "--make-rshared", "/")
+    run("mount", "--make-rshared", "/")
 
 
 def connect() -> None:
     """An address for the node and a default route, so that a Service's address is routed before it is translated."""
-    _run("ip", "link", "set", "lo", "up")
-    _run("ip", "address", "add", f"{NODE_ADDRESS}/32", "dev", "lo")
-    _run("ip", "route", "add", "default", "dev", "lo", "src", NODE_ADDRESS)
+    run("ip", "link", "set", "lo", "up")
+    run("ip", "address", "add", f"{NODE_ADDRESS}/32", "dev", "lo")
+    run("ip", "route", "add", "default", "dev", "lo", "src", NODE_ADDRESS)
     Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
-
-
-def _run(program: str, *arguments: str) -> None:
-    subprocess.run([str(packages.find(program)), *arguments], check=True)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """The real node: control plane, containerd, kubelet and kube-proxy. Only inside the namespaces (`inside.py`)."""
 
 import json
-import platform
+import os
 import subprocess
-from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -13,8 +13,8 @@ from e2e.controlplane import ControlPlane, binaries
 from e2e.controlplane.api import Api
 from e2e.controlplane.identity import User
 from e2e.controlplane.process import Process
+from e2e.controlplane.scratch import MARK
 from e2e.controlplane.targets import NODE
-from e2e.eventually import eventually
 from e2e.node import containerd, kubelet, packages
 from e2e.node.images import archive
 from e2e.node.images.archive import Image
@@ -23,26 +23,42 @@ from e2e.node.inside import NODE_ADDRESS
 
 NAME: Final = "node-1"
 READY_SECONDS: Final = 60.0
-STOP_SECONDS: Final = 3.0
 PROXY_USER: Final = "system:kube-proxy"  # RBAC has a binding for this name
-ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of the whole run; the janitor outside removes it, when nothing in here can be using it any more."""
+
+    path: Path
+
+    @classmethod
+    def ours(cls) -> Self:
+        return cls(Path(os.environ[MARK]))
+
+    def mark(self) -> dict[str, str]:
+        return {MARK: str(self.path)}
 
 
 class Machine:
-    """`with Machine(images, cgroup=...) as machine:`; then its node is Ready and Services lead to pods."""
+    """`with Machine(images) as machine:`; then its node is Ready and Services lead to pods."""
 
     plane: ControlPlane
 
-    def __init__(self, images: Images, *, cgroup: str) -> None:
+    def __init__(self, images: Images) -> None:
         self._images = images
-        self._cgroup = cgroup
-        self._users = {user.name: user for user in (User.named(f"system:node:{NAME}", "system:nodes"), User.named(PROXY_USER))}
+        self._folder = RunFolder.ours()
+        self._users = {
+            user.name: user for user in (User.named(f"system:node:{NAME}", "system:nodes"), User.named(PROXY_USER))
+        }
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self.plane = stack.enter_context(
-                ControlPlane(node_address=NODE_ADDRESS, prometheus=False, users=tuple(self._users.values()))
+                ControlPlane(
+                    node_address=NODE_ADDRESS, prometheus=False, scratch=self._folder, users=tuple(self._users.values())
+                )
             )
             self._start_containerd(stack)
             self._start_kubelet(stack)
@@ -57,19 +73,21 @@ class Machine:
         """With all images in it."""
         files = containerd.Files.below(self.plane.workdir)
         plugins, runc = packages.cni_folder(), packages.find("runc")
-        assert plugins and runc, "packages.ensure() comes first"
+        assert plugins, "packages.ensure() comes first"
+        assert runc, "packages.ensure() comes first"
         files.write(cni_plugins=plugins, runc=runc, pause_image=self._images.pause.names[0])
         process = self._launch(stack, "containerd", [packages.find("containerd"), "--config", files.config])
-        process.await_ready(lambda: _ctr("version").returncode == 0, within_seconds=READY_SECONDS)
-        with ThreadPoolExecutor() as pool:
-            list(pool.map(_import, self._images.all))
+        process.await_ready(_containerd_answers, within_seconds=READY_SECONDS)
+        _import(self._images.all)
 
     def _start_kubelet(self, stack: ExitStack) -> None:
         folder = self.plane.workdir / "kubelet"
         folder.mkdir()
         resolv_conf = folder / "resolv.conf"
         resolv_conf.touch()  # no name server: no packet leaves
-        config = _write(folder / "config.yaml", kubelet.kubelet(folder, cgroup=self._cgroup, resolv_conf=resolv_conf))
+        config = _write(
+            folder / "config.yaml", kubelet.kubelet(folder, cgroup=self._folder.path.name, resolv_conf=resolv_conf)
+        )
         arguments = [
             binaries.ensure_group(NODE) / "kubelet",
             f"--config={config}",
@@ -92,7 +110,8 @@ class Machine:
     def _launch(self, stack: ExitStack, name: str, command: list[Any]) -> Process:
         process = self.plane.process(name, [str(word) for word in command], env={"PATH": packages.SEARCH_PATH})
         process.start()
-        stack.callback(process.stop, grace_seconds=STOP_SECONDS)
+        # Nothing to lose: the pods go with the namespaces.
+        stack.callback(process.kill, comes_back=False)
         return process
 
     def _kubeconfig(self, user: str) -> Path:
@@ -104,22 +123,30 @@ class Machine:
         return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
-def _ctr(*arguments: str, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    command = [str(packages.find("ctr")), "--address", str(containerd.SOCKET), "--namespace", containerd.NAMESPACE]
-    return subprocess.run([*command, *arguments], check=False, capture_output=True, **options)
+def _ctr(*arguments: str) -> list[str]:
+    return [
+        str(packages.find("ctr")),
+        f"--address={containerd.SOCKET}",
+        f"--namespace={containerd.NAMESPACE}",
+        *arguments,
+    ]
 
 
-def _import(image: Image) -> None:
-    command = [str(packages.find("ctr")), "--address", str(containerd.SOCKET), "--namespace", containerd.NAMESPACE]
+def _containerd_answers() -> bool:
+    return subprocess.run(_ctr("version"), check=False, capture_output=True).returncode == 0
+
+
+def _import(images: Sequence[Image]) -> None:
     with subprocess.Popen(
-        [*command, "images", "import", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        _ctr("images", "import", "-"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as importing:
-        assert importing.stdin and importing.stdout
-        archive.write(image, importing.stdin, architecture=ARCHITECTURES[platform.machine()])
+        assert importing.stdin
+        assert importing.stdout
+        archive.write(images, importing.stdin)
         importing.stdin.close()
         said = importing.stdout.read().decode(errors="replace")
     if importing.returncode:
-        raise RuntimeError(f"containerd did not take the image {image.names[0]}: {said}")
+        raise RuntimeError(f"containerd did not take the images: {said}")
 
 
 def _write(path: Path, config: Mapping[str, Any]) -> Path:

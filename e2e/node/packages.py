@@ -45,6 +45,11 @@ def find(program: str) -> Path | None:
     return Path(found) if found else None
 
 
+def run(program: str, *arguments: str) -> None:
+    """One of the programs, which must succeed."""
+    subprocess.run([str(find(program)), *arguments], check=True)
+
+
 def cni_folder() -> Path | None:
     """The folder that holds all plugins we use."""
     return next((f for f in CNI_FOLDERS if all((f / plugin).exists() for plugin in CNI_PLUGINS)), None)

@@ -8,7 +8,7 @@ from typing import Final
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from e2e.node.images.layer import Layer, Source, tree
+from e2e.node.images.layer import Layer, Source, Text, tree
 from e2e.node.images.runtime import shared_libraries
 
 CHECKOUT: Final = Path(__file__).absolute().parents[3]
@@ -31,6 +31,8 @@ def engine_layer() -> Layer:
     """The fake vLLM."""
     files: dict[str, Source] = {f"{FOLDER}/e2e/__init__.py": CHECKOUT / "e2e" / "__init__.py"}
     files.update(tree(CHECKOUT / "e2e" / "fleet", f"{FOLDER}/e2e/fleet", leave_out=_NO_BYTECODE))
+    # The package itself brings the fake kubelet, with libraries that no engine needs.
+    files[f"{FOLDER}/e2e/fleet/__init__.py"] = Text("")
     return files
 
 

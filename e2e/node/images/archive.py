@@ -1,13 +1,16 @@
-"""A `docker save` archive, which containerd, kind and Docker import: a manifest, a configuration, layers."""
+"""A `docker save` archive, which containerd, kind and Docker import: manifests, configurations, layers."""
 
 import hashlib
 import io
 import json
+import platform
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
+
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,22 +24,25 @@ class Image:
     env: Mapping[str, str] = field(default_factory=dict)
 
 
-def write(image: Image, out: IO[bytes], *, architecture: str) -> None:
-    """The archive of one image, as a stream."""
-    config = json.dumps(_config(image, architecture)).encode()
-    config_name = f"{hashlib.sha256(config).hexdigest()}.json"
-    layer_names = [f"{_digest(layer)}.tar" for layer in image.layers]
-    manifest = [{"Config": config_name, "RepoTags": list(image.names), "Layers": layer_names}]
+def write(images: Sequence[Image], out: IO[bytes]) -> None:
+    """The archive of some images as a stream; a layer that several have is in it once."""
+    layers = {layer: _digest(layer) for image in images for layer in image.layers}
+    manifest = []
     with tarfile.open(fileobj=out, mode="w|") as tar:
-        _add(tar, config_name, config)
+        for image in images:
+            config = json.dumps(_config(image, [layers[layer] for layer in image.layers])).encode()
+            name = f"{hashlib.sha256(config).hexdigest()}.json"
+            _add(tar, name, config)
+            names = [f"{layers[layer]}.tar" for layer in image.layers]
+            manifest.append({"Config": name, "RepoTags": list(image.names), "Layers": names})
         _add(tar, "manifest.json", json.dumps(manifest).encode())
-        for name, layer in zip(layer_names, image.layers, strict=True):
-            tar.add(layer, name)
+        for layer, digest in layers.items():
+            tar.add(layer, f"{digest}.tar")
 
 
-def _config(image: Image, architecture: str) -> dict[str, object]:
+def _config(image: Image, digests: Sequence[str]) -> dict[str, object]:
     return {
-        "architecture": architecture,
+        "architecture": ARCHITECTURES[platform.machine()],
         "os": "linux",
         "created": "1970-01-01T00:00:00Z",
         "config": {
@@ -45,7 +51,7 @@ def _config(image: Image, architecture: str) -> dict[str, object]:
             "Env": [f"{name}={value}" for name, value in image.env.items()],
             "WorkingDir": "/",
         },
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{_digest(layer)}" for layer in image.layers]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
     }
 
 

@@ -18,6 +18,7 @@ USER_ID: Final = 65532
 _NOT_NEEDED: Final = frozenset(
     {"site-packages", "dist-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3"}
 )
+_TEXT: Final = frozenset({".py", ".pyc", ".pyi", ".json", ".txt", ".gz"})
 _LIBRARY: Final = re.compile(r"^\s*(?:\S+ => )?(/\S+) \(0x", re.MULTILINE)
 
 
@@ -66,7 +67,7 @@ def _standard_library() -> Iterator[tuple[str, Path]]:
 
 
 def _is_elf(file: Path) -> bool:
-    if file.suffix not in {"", ".so"} and ".so." not in file.name:
+    if file.suffix in _TEXT:
         return False
     with file.open("rb") as opened:
         return opened.read(4) == b"\x7fELF"

@@ -120,12 +120,11 @@ def _pause_program(folder: Path, log: Callable[[str], None]) -> Path:
                 check=True,
             )
             draft.replace(program)
-    program.touch()
     return program
 
 
 def _drop_old(folder: Path) -> None:
-    """What no run has used for a week."""
-    for file in folder.iterdir():
-        if file.is_file() and file.stat().st_mtime < time.time() - KEEP_SECONDS:
+    """Layers that no run has used for a week."""
+    for file in folder.glob("*.tar"):
+        if file.stat().st_mtime < time.time() - KEEP_SECONDS:
             file.unlink(missing_ok=True)
