@@ -20,7 +20,10 @@ from tools.kustomize import CHART, NAMESPACE, ROOT
 CASES = sorted(path.stem for path in VALUES.glob("*.yaml"))
 # Set by the chart from other values, or none of a pod's business.
 NOT_SETTINGS = {"PLIMSOLL_NAMESPACE", "PLIMSOLL_NAMESPACES"}
-HOW_TO_ADD = "add settings.<name> to values.yaml and values.schema.json and to tests/chart/values/everything.yaml"
+HOW_TO_ADD = (
+    "add settings.<camelCaseName> to charts/plimsoll/values.yaml and values.schema.json and to "
+    "tests/chart/values/everything.yaml, then `make generate kustomize`"
+)
 
 
 def container(objects: list[Object]) -> Object:
