@@ -19,11 +19,13 @@ from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.cache import Cache, Key
+from plimsoll.control.children import Children
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.loop import Loop
 from plimsoll.control.planning import Planner
 from plimsoll.control.reconciler import Reconciler
+from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
@@ -62,7 +64,8 @@ class Operator:
         queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
         sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
         planner = Planner(cluster, settings.namespace, clock.monotonic)
-        reconciler = Reconciler(cluster, cache, planner, clock, EventWriter(cluster, clock))
+        reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
+        reconciler = Reconciler(cache, planner, Children(cluster, cache), reporter)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(settings, cluster, clock, cache, queue, sweep, loop, asyncio.Event(), clock.monotonic())
 

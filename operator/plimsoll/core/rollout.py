@@ -1,6 +1,6 @@
 """Which plan runs, and the children it means. Pure: request, fresh plan and kept revisions in, manifests out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -93,6 +93,15 @@ def children(request: Request, revision: Revision, replicas: int) -> list[dict[s
     )
     budget = [disruption_budget(mine)] if replicas > 1 else []
     return [revision.manifest(mine), network_service(mine), *budget, fleet]
+
+
+def replicas(request: Request, target: Target, fleet: Mapping[str, Any] | None) -> int:
+    """How many to run. ``fleet``: the live Deployment; without a plan for its new spec it keeps its count."""
+    if target.revision is None:
+        return 0
+    if target.frozen and fleet is not None:
+        return int(fleet["spec"].get("replicas", 1))
+    return request.wanted_replicas(gpus_per_replica(target.revision), planned_replicas(target.revision))
 
 
 def gpus_per_replica(revision: Revision) -> int:
