@@ -19,11 +19,14 @@ from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.cache import Cache, Key
+from plimsoll.control.children import Children
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.loop import Loop
+from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
 from plimsoll.control.reconciler import Reconciler
+from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
@@ -49,6 +52,7 @@ class Operator:
     cache: Cache
     queue: WorkQueue[Key]
     sweep: Sweep
+    optional: OptionalKinds
     loop: Loop
     stop: asyncio.Event
     beat_seconds: float
@@ -61,10 +65,13 @@ class Operator:
         clock, cache = SystemClock(), Cache()
         queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
         sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
+        optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
+        sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic)
-        reconciler = Reconciler(cluster, cache, planner, clock, EventWriter(cluster, clock))
+        reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
+        reconciler = Reconciler(cache, planner, Children(cluster, cache), reporter)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
-        return cls(settings, cluster, clock, cache, queue, sweep, loop, asyncio.Event(), clock.monotonic())
+        return cls(settings, cluster, clock, cache, queue, sweep, optional, loop, asyncio.Event(), clock.monotonic())
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
@@ -87,6 +94,7 @@ class Operator:
         return [
             ("beat", self._beat()),
             ("sweep", part("sweep", self._sweep)),
+            ("optional", part("optional kinds", self.optional.run)),
             ("loop", part("loop", self._work)),
             ("kopf", part("Kopf", self._watch)),
             *((f"watch-{w.kind.plural}", part(f"watch of {w.kind.plural}", w.run)) for w in self._watches()),
@@ -103,6 +111,7 @@ class Operator:
 
     async def _work(self) -> None:
         await self.sweep.synced.wait()
+        await self.optional.known.wait()
         await self.loop.run(self.settings.workers)
 
     async def _watch(self) -> None:
@@ -182,6 +191,8 @@ class Operator:
         """Readiness: everything was listed once, and the API server answers."""
         if not self.sweep.synced.is_set():
             return "waiting for the first listing of VLLMServices and their children"
+        if not self.optional.known.is_set():
+            return "waiting to find out which optional kinds are served"
         silent = self.clock.monotonic() - self.cluster.answered_seconds
         if self.cluster.failing and silent > SILENT_API_SECONDS:
             return f"the API server has not answered for {silent:.0f} s"

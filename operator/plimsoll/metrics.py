@@ -20,3 +20,6 @@ WATCH_RESTARTS = Counter(
     "plimsoll_watch_restarts_total", "Times the watching part ended and was restarted", registry=REGISTRY
 )
 SERVICES = Gauge("plimsoll_services", "VLLMServices known", registry=REGISTRY)
+OPTIONAL_KINDS = Gauge(
+    "plimsoll_optional_kind_usable", "1 when an optional kind is served and may be used", ["kind"], registry=REGISTRY
+)

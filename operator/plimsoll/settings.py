@@ -25,6 +25,8 @@ class Settings:
     http_port: int = 8080
     workers: int = 8
     sweep_seconds: float = 600.0
+    discovery_seconds: float = 20.0
+    """How often to look which optional kinds are served."""
     request_timeout_seconds: float = 15.0
     log_format: str = "json"
     log_level: str = "info"
@@ -42,6 +44,7 @@ class Settings:
             http_port=int(read.number("HTTP_PORT", cls.http_port, 0, 65535)),
             workers=int(read.number("WORKERS", cls.workers, 1, 64)),
             sweep_seconds=read.number("SWEEP_SECONDS", cls.sweep_seconds, 1, 86_400),
+            discovery_seconds=read.number("DISCOVERY_SECONDS", cls.discovery_seconds, 1, 3600),
             request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
             log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),

@@ -6,7 +6,7 @@ account with token refresh, TLS) and its REST layer are, nothing above.
 
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote, urlencode
@@ -34,6 +34,8 @@ PAGE_SIZE = 500
 WATCH_SECONDS = 240
 SILENT_WATCH_SECONDS = 90
 HTTP_REFUSED = 400
+HTTP_NOT_MODIFIED = 304
+DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 _BY_STATUS: Mapping[int, type[ClusterError]] = {
     400: InvalidError,
@@ -66,6 +68,14 @@ class Access:
     token: str | None = field(repr=False, default=None)
     certificate_path: str | None = None
     key_path: str | None = None
+
+
+@dataclass(frozen=True)
+class _Discovery:
+    """What the API server served when last asked: group, version and plural of every resource."""
+
+    etag: str
+    resources: frozenset[tuple[str, str, str]]
 
 
 async def load_configuration(kubeconfig: str = "") -> Configuration:
@@ -120,6 +130,7 @@ class KubeCluster:
         self.failing = False
         """Whether the last call got no answer."""
         self._count_write = count_write
+        self._discovery: _Discovery | None = None
 
     async def close(self) -> None:
         """Close the connections."""
@@ -217,6 +228,29 @@ class KubeCluster:
             return False
         return any(r.get("name") == kind.plural for r in resources.get("resources") or ())
 
+    async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
+        """Those of the kinds that the API server serves now: one request, answered with 304 while nothing changes.
+
+        Aggregated discovery is there by default since Kubernetes 1.27; an older server, or one behind a proxy that
+        drops what we accept, is asked kind by kind.
+        """
+        self._discovery = await self._discovered(self._discovery)
+        if self._discovery is None:
+            return frozenset([kind for kind in kinds if await self.served(kind)])
+        return frozenset(kind for kind in kinds if (kind.group, kind.version, kind.plural) in self._discovery.resources)
+
+    async def _discovered(self, known: "_Discovery | None") -> "_Discovery | None":
+        conditions = {"If-None-Match": known.etag} if known and known.etag else {}
+        timeout = aiohttp.ClientTimeout(total=self._timeout, connect=5)
+        response = await self._send("GET", "/apis", None, None, "", timeout, {"Accept": DISCOVERY, **conditions})
+        if response.status == HTTP_NOT_MODIFIED:
+            response.release()
+            return known
+        found = await _json("GET", "/apis", response)
+        if found.get("kind") != "APIGroupDiscoveryList":
+            return None
+        return _Discovery(response.headers.get("ETag", ""), frozenset(_resources(found)))
+
     async def _write(
         self, method: str, kind: Kind, path: str, query: Mapping[str, str], body: Object, content_type: str = ""
     ) -> Object:
@@ -232,11 +266,7 @@ class KubeCluster:
         content_type: str = "",
     ) -> Object:
         timeout = aiohttp.ClientTimeout(total=self._timeout, connect=5)
-        response = await self._send(method, path, query, body, content_type, timeout)
-        try:
-            return cast("Object", json.loads(await response.read()))
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise UnreachableError(f"{method} {path}: the answer broke off ({error})") from error
+        return await _json(method, path, await self._send(method, path, query, body, content_type, timeout))
 
     async def _send(
         self,
@@ -246,8 +276,10 @@ class KubeCluster:
         body: Object | None,
         content_type: str,
         timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - aiohttp's own, by phase
+        extra_headers: Mapping[str, str] | None = None,
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "Content-Type": content_type or "application/json"}
+        headers |= extra_headers or {}
         await self._client.update_params_for_auth(headers, [], ["BearerToken"], "", "", None)
         url = self._client.configuration.host + path + (f"?{urlencode(query)}" if query else "")
         try:
@@ -264,6 +296,21 @@ class KubeCluster:
         if response.status >= HTTP_REFUSED:
             raise _error(method, path, response.status, refused, response.headers.get("Retry-After"))
         return response
+
+
+async def _json(method: str, path: str, response: aiohttp.ClientResponse) -> Object:
+    try:
+        return cast("Object", json.loads(await response.read()))
+    except (aiohttp.ClientError, TimeoutError, OSError) as error:
+        raise UnreachableError(f"{method} {path}: the answer broke off ({error})") from error
+
+
+def _resources(discovery: Object) -> Iterator[tuple[str, str, str]]:
+    """Group, version and plural of every resource in an aggregated discovery document."""
+    for group in discovery.get("items") or ():
+        for version in group.get("versions") or ():
+            for resource in version.get("resources") or ():
+                yield group["metadata"]["name"], version["version"], resource["resource"]
 
 
 def _path(kind: Kind, namespace: str | None = None, name: str = "", subresource: str = "") -> str:

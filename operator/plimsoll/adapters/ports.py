@@ -1,6 +1,6 @@
 """What the loop needs of the outside, in its own words. The adapters behind are the only ones that know a library."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -30,8 +30,13 @@ DISRUPTION_BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruption
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
 PODS = Kind("", "v1", "pods", "Pod")
 EVENTS = Kind("", "v1", "events", "Event")
+LEADER_WORKER_SETS = Kind("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
+POD_MONITORS = Kind("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
+INFERENCE_POOLS = Kind("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool")
 
 CHILDREN = (REVISIONS, NETWORK_SERVICES, DISRUPTION_BUDGETS, DEPLOYMENTS)
+OPTIONAL = (LEADER_WORKER_SETS, POD_MONITORS, INFERENCE_POOLS)
+"""Children of kinds that a cluster may have or not, now or later: ``control/optional.py`` knows which."""
 
 
 class ClusterError(Exception):
@@ -104,6 +109,9 @@ class Cluster(Protocol):
 
     async def served(self, kind: Kind) -> bool:
         """Whether the API server serves this kind now."""
+
+    async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
+        """Those of the kinds that the API server serves now; one request for all where the server can."""
 
 
 class Clock(Protocol):

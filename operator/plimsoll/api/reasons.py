@@ -2,12 +2,12 @@
 
 A new reason is one more constant; ``docs/reference.md`` lists it after ``tools/generate.py``. Reasons never change
 their name, since alerts and scripts match on them. The planner's refusals carry the names of `plimsoll predict`
-(``camel_reason``).
+(``camel_reason``). Why an engine failed stands in ``engine_reasons.py``.
 """
 
-from dataclasses import dataclass
 from typing import Final
 
+from plimsoll.api import engine_reasons
 from plimsoll.api.names import (
     AVAILABLE,
     EXPERIMENTING,
@@ -21,29 +21,11 @@ from plimsoll.api.names import (
     SLO_MET,
     STALLED,
 )
+from plimsoll.api.reason import Reason, camel_reason, table
 
-_ACRONYMS: Final = {"kv": "KV", "gpu": "GPU", "oom": "OOM", "slo": "SLO", "api": "API"}
+__all__ = ["REASONS", "Reason", "camel_reason"]
 
-
-@dataclass(frozen=True)
-class Reason:
-    """Why a condition is what it is. ``runbook`` says what to do, or that there is nothing to do."""
-
-    name: str
-    conditions: tuple[str, ...]
-    meaning: str
-    runbook: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-def camel_reason(reason: str) -> str:
-    """The condition reason for a reason of `plimsoll predict`: ``kv_cache_too_small`` is ``KVCacheTooSmall``."""
-    return "".join(_ACRONYMS.get(word, word.capitalize()) for word in reason.split("_"))
-
-
-_REFUSED: Final = (PLANNED, STALLED)
+_REFUSED: Final = (PLANNED, READY, STALLED)
 _NOTHING: Final = "Nothing to do."
 
 FLEET_READY: Final = Reason("FleetReady", (READY,), "Every wanted replica is ready.", _NOTHING)
@@ -119,6 +101,18 @@ KV_DTYPE_UNSUPPORTED: Final = Reason(
     _REFUSED,
     "The KV-cache data type does not work with this model, GPU and engine version.",
     "Remove --kv-cache-dtype from engine.extraArgs, or choose another.",
+)
+QUANTIZATION_UNSUPPORTED: Final = Reason(
+    "QuantizationUnsupported",
+    _REFUSED,
+    "The GPU, or the engine in the image, cannot run the checkpoint's quantisation.",
+    "Take a newer GPU or a checkpoint in another format.",
+)
+DTYPE_UNSUPPORTED: Final = Reason(
+    "DtypeUnsupported",
+    _REFUSED,
+    "The GPU cannot compute in the dtype asked for.",
+    "Leave --dtype out or set it to float16, or take a GPU of compute capability 8.0 or newer.",
 )
 NO_ATTENTION_BACKEND: Final = Reason(
     "NoAttentionBackend",
@@ -280,5 +274,5 @@ DISABLED: Final = Reason(
     "Nothing to do, unless you want it: the message names the setting.",
 )
 
-REASONS: Final = {reason.name: reason for reason in tuple(globals().values()) if isinstance(reason, Reason)}
-"""Every reason by its name, in the order of this file."""
+REASONS: Final = {**table(globals()), **engine_reasons.REASONS}
+"""Every reason by its name: those of this file in its order, then those of engines that fail."""

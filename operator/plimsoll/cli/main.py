@@ -12,6 +12,7 @@ COMMANDS: Final = {
     "predict": "plimsoll.cli.predict:predict",
     "diff": "plimsoll.cli.diff:diff",
     "explain": "plimsoll.cli.explain:explain",
+    "check-log": "plimsoll.cli.check_log:check_log",
     "crd": "plimsoll.cli.crd:crd",
 }
 
@@ -24,6 +25,7 @@ Only explain needs a cluster, and nothing needs a GPU. Start here:
   plimsoll plan deploy/ --html plans.html  the same with pictures, for who signs for the GPUs
   plimsoll diff old.yaml new.yaml          what a change costs, and which pods restart
   plimsoll explain NAME -n NAMESPACE       what a live service does, and why
+  plimsoll check-log start.log             why an engine did not start, and what to change
 """
 
 EPILOG: Final = (

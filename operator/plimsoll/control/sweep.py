@@ -6,7 +6,7 @@ A watch can lose deletions (a 410 and a fresh list say nothing of what is gone),
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -36,6 +36,8 @@ class Sweep:
     monotonic: Callable[[], float]
     synced: asyncio.Event = field(default_factory=asyncio.Event)
     attempted_seconds: float = 0.0
+    optional: Callable[[], Iterable[tuple[Kind, str | None]]] = lambda: ()
+    """Kinds to list as well, and where; what becomes of that decides nothing for the others."""
     _since: dict[tuple[Kind, str | None], str] = field(default_factory=dict)
 
     async def run(self) -> None:
@@ -57,6 +59,8 @@ class Sweep:
         if not ok:
             return False
         self.synced.set()
+        for kind, namespace in tuple(self.optional()):
+            await self._try(kind, namespace)
         # Level-triggered: whatever was missed in between, each service is looked at again.
         for key in self.cache.services():
             self.queue.add(key)

@@ -1,5 +1,6 @@
 """Watches children and pods without Kopf: they are many, and an event costs Kopf milliseconds (docs/adr/0010)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from plimsoll.adapters.ports import Cluster, GoneError, Kind
@@ -19,12 +20,15 @@ class Watch:
     queue: WorkQueue[Key]
     kind: Kind
     namespace: str | None
+    listed: Callable[[], None] = lambda: None
+    """Called whenever the kind was listed: from then on the cache holds what is there."""
 
     async def run(self) -> None:
         """Follow changes for ever, listing anew when a version is too old. Raises ClusterError when the API is away."""
         await self.sweep.synced.wait()
         while True:
             since = await self.sweep.listed_since(self.kind, self.namespace)
+            self.listed()
             try:
                 await self._follow(since)
             except GoneError:

@@ -1,6 +1,6 @@
 """Which plan runs, and the children it means. Pure: request, fresh plan and kept revisions in, manifests out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -98,6 +98,15 @@ def _deadline_seconds(revision: Revision) -> int:
     """When a roll-out of the revision counts as too slow; revisions of the first release kept no such figure."""
     startup = revision.plan.get("startup") or {}
     return int(startup.get("deadlineSeconds", 2 * revision.load_seconds + OLD_DEADLINE_MARGIN_SECONDS))
+
+
+def replicas(request: Request, target: Target, fleet: Mapping[str, Any] | None) -> int:
+    """How many to run. ``fleet``: the live Deployment; without a plan for its new spec it keeps its count."""
+    if target.revision is None:
+        return 0
+    if target.frozen and fleet is not None:
+        return int(fleet["spec"].get("replicas", 1))
+    return request.wanted_replicas(gpus_per_replica(target.revision), planned_replicas(target.revision))
 
 
 def gpus_per_replica(revision: Revision) -> int:

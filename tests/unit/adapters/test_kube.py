@@ -13,7 +13,10 @@ from kubernetes.aio.client import Configuration
 from plimsoll.adapters.kube import KubeCluster
 from plimsoll.adapters.ports import (
     DEPLOYMENTS,
+    LEADER_WORKER_SETS,
     NETWORK_SERVICES,
+    OPTIONAL,
+    POD_MONITORS,
     PODS,
     SERVICES,
     ClusterError,
@@ -21,6 +24,7 @@ from plimsoll.adapters.ports import (
     ForbiddenError,
     GoneError,
     InvalidError,
+    Kind,
     NotFoundError,
     UnreachableError,
 )
@@ -183,3 +187,54 @@ async def test_whether_a_kind_is_served() -> None:
         assert not await cluster.served(SERVICES)
     async with serving(answering(404, "{}")) as cluster:
         assert not await cluster.served(SERVICES)
+
+
+def _aggregated(*served: Kind) -> dict[str, Any]:
+    """As the API server answers, with a group of nobody's interest among them."""
+    groups = [("batch", "v1", "jobs"), *((kind.group, kind.version, kind.plural) for kind in served)]
+    items = [
+        {"metadata": {"name": group}, "versions": [{"version": version, "resources": [{"resource": plural}]}]}
+        for group, version, plural in groups
+    ]
+    return {"kind": "APIGroupDiscoveryList", "items": items}
+
+
+async def test_which_kinds_are_served_is_one_request_and_no_answer_twice() -> None:
+    served, asked = [LEADER_WORKER_SETS], []
+
+    async def handle(request: web.Request) -> web.Response:
+        asked.append((request.path, request.headers.get("If-None-Match")))
+        etag = f'"{len(served)}"'
+        if request.headers.get("If-None-Match") == etag:
+            return web.Response(status=304)
+        assert "as=APIGroupDiscoveryList" in request.headers["Accept"]
+        return web.json_response(_aggregated(*served), headers={"ETag": etag})
+
+    async with serving(handle) as cluster:
+        assert await cluster.which_served(OPTIONAL) == {LEADER_WORKER_SETS}
+        assert await cluster.which_served(OPTIONAL) == {LEADER_WORKER_SETS}
+        served.append(POD_MONITORS)
+        assert await cluster.which_served(OPTIONAL) == {LEADER_WORKER_SETS, POD_MONITORS}
+    assert asked == [("/apis", None), ("/apis", '"1"'), ("/apis", '"1"')]
+
+
+async def test_a_group_alone_is_not_a_kind() -> None:
+    probes = {"version": "v1", "resources": [{"resource": "probes"}]}
+    other = {
+        "kind": "APIGroupDiscoveryList",
+        "items": [{"metadata": {"name": POD_MONITORS.group}, "versions": [probes]}],
+    }
+    async with serving(answering(200, json.dumps(other))) as cluster:
+        assert await cluster.which_served([POD_MONITORS]) == frozenset()
+
+
+async def test_an_old_server_is_asked_kind_by_kind() -> None:
+    async def handle(request: web.Request) -> web.Response:
+        if request.path == "/apis":
+            return web.json_response({"kind": "APIGroupList", "groups": []})
+        if request.path == f"/apis/{LEADER_WORKER_SETS.api_version}":
+            return web.json_response({"resources": [{"name": LEADER_WORKER_SETS.plural}]})
+        return web.json_response({}, status=404)
+
+    async with serving(handle) as cluster:
+        assert await cluster.which_served(OPTIONAL) == {LEADER_WORKER_SETS}

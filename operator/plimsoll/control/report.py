@@ -1,0 +1,71 @@
+"""Writing the status of a service, when it says something new and no more often than is worth it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from plimsoll.adapters.ports import SERVICES, Clock, Cluster, NotFoundError
+from plimsoll.api import names
+from plimsoll.control.cache import Cache, Key
+from plimsoll.control.events import EventWriter
+from plimsoll.core import conditions, status
+from plimsoll.core.conditions import Facts, Fleet
+from plimsoll.core.manifests.identity import selector_text, track_selector
+
+
+class Reporter:
+    """Tells users what is planned, seen and decided: status, and events on flips."""
+
+    def __init__(self, cluster: Cluster, cache: Cache, clock: Clock, events: EventWriter) -> None:
+        self._cluster = cluster
+        self._cache = cache
+        self._clock = clock
+        self._events = events
+        self._figures: dict[Key, status.FigureBudget] = {}
+
+    def forget(self, key: Key) -> None:
+        """The service is gone."""
+        self._figures.pop(key, None)
+
+    async def report(
+        self, key: Key, service: Mapping[str, Any], facts: Facts, plan: Mapping[str, Any] | None, replicas: int
+    ) -> float | None:
+        """Write the status if it says something new; the seconds until a postponed figure may be written."""
+        before = service.get("status") or {}
+        generation = int(service["metadata"].get("generation", 0))
+        decided = conditions.decide(facts)
+        fleet = facts.fleet or Fleet(wanted=replicas, floor=replicas)
+        after = {
+            "observedGeneration": generation,
+            "conditions": conditions.merge(before.get("conditions") or (), decided, generation, self._clock.now()),
+            "summary": {"replicas": f"{fleet.ready}/{replicas}"},
+            "replicas": fleet.replicas,
+            "readyReplicas": fleet.ready,
+            "selector": selector_text(track_selector(key.name)),
+        }
+        if plan:
+            after["plan"] = plan
+        change = status.change(before, after)
+        if change == "none":
+            return None
+        if change == "figures" and (wait := self._wait_seconds(key)) > 0:
+            return wait
+        await self._write(key, after)
+        if change == "flip":
+            await self._events.transitions(service, before.get("conditions") or (), decided)
+        return None
+
+    def _wait_seconds(self, key: Key) -> float:
+        """0 and the write is on the object's budget, or the seconds until it may be made."""
+        budget = self._figures.setdefault(key, status.FigureBudget())
+        wait = budget.wait_seconds(self._clock.monotonic())
+        if wait == 0:
+            budget.spend()
+        return wait
+
+    async def _write(self, key: Key, after: Mapping[str, Any]) -> None:
+        manifest = status.manifest(key.namespace, key.name, after)
+        try:
+            written = await self._cluster.apply(SERVICES, manifest, names.MANAGER_STATUS, subresource="status")
+        except NotFoundError:
+            return  # deleted meanwhile: nobody is left to report to
+        self._cache.put(SERVICES, written)
