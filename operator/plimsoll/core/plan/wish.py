@@ -18,11 +18,11 @@ from plimsoll.core.plan.extra_args import BadFlagError, Overrides, read_override
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Nearest, Refusal
 from plimsoll.core.plan.shapes import Fixed
+from plimsoll.core.policy import PodPolicy
 from plimsoll.core.rows import as_cuda
 from plimsoll.facts import catalogue, engines, gpus
 from plimsoll.facts.engines import EngineVersion
 from plimsoll.facts.gpus import GPU
-from plimsoll.facts.limits import states_max_model_len
 from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitecture, read_model
 from plimsoll.facts.overrides import overridden
 
@@ -37,11 +37,13 @@ class Inventory:
     """What a planner may know of the cluster beside the request: nodes by product, GPUs that may be used, prices.
 
     ``prices`` are of one GPU by product, in any one currency and time; without all of them memory stands for price.
+    ``policy`` is what the operator's owner decides about pods.
     """
 
     gpus_per_node: Mapping[str, int] = field(default_factory=dict)
     gpu_budget: int | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
+    policy: PodPolicy = field(default_factory=PodPolicy)
 
 
 class RefusedError(Exception):
@@ -84,11 +86,6 @@ class Wish:
     def context_tokens(self) -> int:
         """The engine's maximum length: what is asked, or more where the user's own flag says so."""
         return max(self.spec.context_tokens, self.overrides.options.get("max_model_len") or 0)
-
-    @property
-    def states_limit(self) -> bool:
-        """Whether the model's file writes how long a context may be."""
-        return bool(states_max_model_len(self.facts.raw) or states_max_model_len(self.facts.config))
 
     @cached_property
     def least_weights_bytes(self) -> float:
