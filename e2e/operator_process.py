@@ -80,12 +80,13 @@ def install_crds(kubectl: Kubectl, folder: Path) -> None:
     Not with `kubectl wait`: in the first moment a CRD has no conditions at all, which it takes for an error.
     """
     kubectl("apply", "--server-side", "-f", str(folder))
-    template = '{range .items[*]}{.status.conditions[?(@.type=="Established")].status}{"\\n"}{end}'
     count = len(list(folder.glob("*.yaml")))
-    eventually(
-        lambda: kubectl("get", "crd", "-o", f"jsonpath={template}").split().count("True") >= count,
-        within_seconds=ESTABLISHED_SECONDS,
-    )
+    eventually(lambda: _established(kubectl) >= count, within_seconds=ESTABLISHED_SECONDS)
+
+
+def _established(kubectl: Kubectl) -> int:
+    conditions = (c for crd in kubectl.get("crd")["items"] for c in crd.get("status", {}).get("conditions") or ())
+    return sum(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
 def service_account(manifest: Path) -> str:
