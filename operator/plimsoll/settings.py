@@ -37,6 +37,8 @@ class Settings:
     pod_monitor_labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of every PodMonitor: what the cluster's Prometheus selects them by."""
     request_timeout_seconds: float = 15.0
+    lease_seconds: int = 15
+    """How long a dead leader is waited for; renewals are due after two thirds of it."""
     log_format: str = "json"
     log_level: str = "info"
 
@@ -57,6 +59,7 @@ class Settings:
             optional_kinds=read.subset("OPTIONAL_KINDS", OPTIONAL_KINDS),
             pod_monitor_labels=read.labels("POD_MONITOR_LABELS"),
             request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
+            lease_seconds=int(read.number("LEASE_SECONDS", cls.lease_seconds, 3, 60)),
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
             log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),
         )

@@ -11,10 +11,12 @@ from plimsoll.adapters.ports import (
     OPTIONAL,
     REVISIONS,
     Cluster,
+    ConflictError,
     ForbiddenError,
     InvalidError,
     Kind,
     NotFoundError,
+    Object,
 )
 from plimsoll.api import names, reasons
 from plimsoll.control.cache import Cache
@@ -56,7 +58,11 @@ class _LeavingError(Exception):
 
 
 class Children:
-    """Brings the children of one service at a time to what is meant. Raises ClusterError when it should be retried."""
+    """Brings the children of one service at a time to what is meant. Raises ClusterError when it should be retried.
+
+    Every write over an object that exists carries the version it was decided on: what changed meanwhile, or was written
+    by another leader, is never overwritten from an older view (ConflictError: read again, decide again).
+    """
 
     def __init__(self, cluster: Cluster, cache: Cache, kinds: Callable[[str], Kinds]) -> None:
         self._cluster = cluster
@@ -68,9 +74,11 @@ class Children:
     ) -> Applied:
         """Apply the manifests in their order, then the fleet's count."""
         try:
+            known: Object | None = live.get(address(fleet))
             for manifest in manifests:
-                await self._apply(request, drift.stamp(manifest), live)
-            await self.scale(request, fleet, replicas)
+                applied = await self._apply(request, drift.stamp(manifest), live)
+                known = applied if applied and applied["kind"] == fleet.kind else known
+            await self.scale(request, fleet, replicas, known)
         except _BlockedError as stop:
             return Applied(blocked=stop.problem)
         except _LeavingError as stop:
@@ -106,8 +114,8 @@ class Children:
         for name in outdated(kept):
             await self._delete(REVISIONS, live[REVISIONS, name])
 
-    async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live) -> None:
-        """Apply one child if its intent changed or somebody edited it."""
+    async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live) -> Object | None:
+        """Apply one child if its intent changed or somebody edited it; what it became, or None."""
         kind = _KIND_OF[manifest["apiVersion"], manifest["kind"]]
         name = manifest["metadata"]["name"]
         if kind in OPTIONAL and not (kinds := self._kinds(request.namespace)).usable(kind.kind):
@@ -118,10 +126,20 @@ class Children:
         elif known is None or judge(known, request.name, request.uid).verdict != "ours":
             await self._check_owner(request, kind, name)
         elif _current(manifest, known):
-            return
-        applied = await self._cluster.apply(kind, manifest, names.MANAGER_CHILDREN)
-        self._cache.put(kind, applied)
+            return None
+        applied = await self._write(kind, manifest, names.MANAGER_CHILDREN, known)
         log.info("applied %s %s", kind.kind, name, extra={"service": f"{request.namespace}/{request.name}"})
+        return applied
+
+    async def _write(self, kind: Kind, manifest: Mapping[str, Any], manager: str, known: Object | None) -> Object:
+        try:
+            applied = await self._cluster.apply(kind, drift.decided_on(manifest, known), manager)
+        except ConflictError:
+            meta = manifest["metadata"]
+            self._cache.put(kind, await self._cluster.get(kind, meta["namespace"], meta["name"]))
+            raise
+        self._cache.put(kind, applied)
+        return applied
 
     async def _try(self, request: Request, manifest: Mapping[str, Any], live: Live) -> Problem | None:
         """Apply one manifest that nothing else depends on."""
@@ -156,18 +174,16 @@ class Children:
             )
             raise _BlockedError(Problem(reasons.NAME_CONFLICT.name, message))
 
-    async def scale(self, request: Request, fleet: Workload, replicas: int) -> None:
-        """Write the count, where it differs."""
-        kind, name = address(fleet)
-        live = self._cache.get(kind, request.namespace, name)
-        if live is None or live["spec"].get("replicas") == replicas:
-            return
-        manifest = scale(rollout.owner(request), fleet, replicas)
-        self._cache.put(kind, await self._cluster.apply(kind, manifest, names.MANAGER_SCALE))
+    async def scale(self, request: Request, fleet: Workload, replicas: int, known: Object | None) -> None:
+        """Write the count, where it differs. ``known``: the workload on which it was decided."""
+        if known is not None and known["spec"].get("replicas") != replicas:
+            kind, _ = address(fleet)
+            await self._write(kind, scale(rollout.owner(request), fleet, replicas), names.MANAGER_SCALE, known)
 
     async def _delete(self, kind: Kind, obj: Mapping[str, Any]) -> None:
         meta = obj["metadata"]
-        await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"])
+        version = meta.get("resourceVersion", "")
+        await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"], version=version)
 
 
 def _unusable(kind: Kind, name: str, kinds: Kinds) -> Problem:

@@ -99,7 +99,7 @@ class Reconciler:
         if step.old_replicas is None:
             await self.children.drop(request, [address(fleets.other)], live)
         else:
-            await self.children.scale(request, fleets.other, step.old_replicas)
+            await self.children.scale(request, fleets.other, step.old_replicas, fleets.old)
         return applied
 
     async def _integrate(self, request: Request, kinds: Kinds, live: Live) -> tuple[Problem, ...]:

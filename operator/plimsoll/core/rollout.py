@@ -12,7 +12,7 @@ from plimsoll.core.kinds import NOTHING_OPTIONAL, Kinds
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.nodes import NodeTemplates, node_templates
 from plimsoll.core.manifests.pdb import disruption_budget
-from plimsoll.core.manifests.pod import DEFAULT_IMAGE, PodRequest, pod_template
+from plimsoll.core.manifests.pod import PodRequest, pod_template
 from plimsoll.core.manifests.revision import Revision, current, new_revision
 from plimsoll.core.manifests.service import network_service
 from plimsoll.core.manifests.workload import workload
@@ -75,16 +75,14 @@ def choose_target(
 
 def render(request: Request, plan: Plan, number: int) -> Revision:
     """The revision that a fresh plan would become."""
-    image = request.spec.engine.image or f"{DEFAULT_IMAGE}:v{plan.choice.engine_version}"
-    pod = PodRequest(request.name, request.spec.model.id, image, request.restart)
-    template = pod_template(plan, pod)
+    template = pod_template(plan, PodRequest(request.name, request.spec, request.restart))
     nodes = plan.choice.nodes_per_replica
     made = node_templates(template, request.name, nodes) if nodes > 1 else NodeTemplates(template, None)
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
     reported[_PLANNED] = reported["choice"].pop("replicas")
     return new_revision(
-        owner(request), request.fingerprint, reported, made.leader, plan.load_seconds, number, made.worker
+        owner(request), request.fingerprint, reported, made.leader, plan.startup.seconds, number, made.worker
     )
 
 

@@ -12,6 +12,7 @@ from plimsoll.core.drift import digest
 from plimsoll.core.manifests.identity import Owner
 
 KEEP: Final = 5
+OLD_DEADLINE_MARGIN_SECONDS: Final = 120
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,12 @@ class Revision:
     def nodes(self) -> int:
         """Nodes that one replica spans."""
         return int(self.plan["choice"].get("nodesPerReplica", 1))
+
+    @property
+    def deadline_seconds(self) -> int:
+        """When a roll-out of it counts as too slow; revisions of the first release kept no such figure."""
+        startup = self.plan.get("startup") or {}
+        return int(startup.get("deadlineSeconds", 2 * self.load_seconds + OLD_DEADLINE_MARGIN_SECONDS))
 
     def manifest(self, owner: Owner) -> dict[str, Any]:
         """The ControllerRevision; its data is immutable, its number says which one is current."""

@@ -43,7 +43,7 @@ def workload(owner: Owner, revision: Revision, replicas: int, spare_replicas: in
         return deployment(
             owner,
             revision.template,
-            load_seconds=revision.load_seconds,
+            deadline_seconds=revision.deadline_seconds,
             replicas=replicas,
             spare_replicas=spare_replicas,
         )
