@@ -1,7 +1,7 @@
 """Copy the CRDs of the optional kinds out of the Go modules that define them into ``e2e/optional/crds``.
 
-Run it to take another version: ``.venv/bin/python tools/optional_crds.py`` (needs Go and its module proxy). Descriptions
-are left out: of the LeaderWorkerSet CRD they are two thirds, and no API server judges an object by them.
+Run it to take another version: ``.venv/bin/python tools/optional_crds.py`` (needs Go and its module proxy).
+Descriptions are left out: of the LeaderWorkerSet CRD they are two thirds, and no object is judged by them.
 """
 
 import gzip
@@ -51,7 +51,9 @@ def _without_descriptions(node: Any, *, names: bool = False) -> Any:  # noqa: AN
     """Without documentation; a property may be called ``description`` itself (``names``: the keys are names)."""
     if isinstance(node, Mapping):
         kept = {key: value for key, value in node.items() if names or not _is_text(key, value)}
-        return {key: _without_descriptions(value, names=key == "properties" and not names) for key, value in kept.items()}
+        return {
+            key: _without_descriptions(value, names=key == "properties" and not names) for key, value in kept.items()
+        }
     return [_without_descriptions(item) for item in node] if isinstance(node, list) else node
 
 
