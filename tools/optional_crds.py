@@ -1,7 +1,7 @@
 """Copy the CRDs of the optional kinds out of the Go modules that define them into ``e2e/optional/crds``.
 
-Run it to take another version: ``.venv/bin/python tools/optional_crds.py`` (needs Go and its module proxy). Descriptions
-are left out: of the LeaderWorkerSet CRD they are two thirds, and no API server judges an object by them.
+Run it to take another version: ``.venv/bin/python tools/optional_crds.py`` (needs Go and its module proxy).
+Descriptions are left out: of the LeaderWorkerSet CRD they are two thirds, and no object is judged by them.
 """
 
 import gzip

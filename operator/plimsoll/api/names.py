@@ -62,8 +62,8 @@ EXPERIMENTING: Final = "Experimenting"
 INTEGRATED: Final = "Integrated"
 
 MANAGERS: Final[Mapping[str, str]] = {
-    MANAGER_CHILDREN: "Everything a service owns: Deployment, Service, PodDisruptionBudget, ControllerRevision.",
-    MANAGER_SCALE: "The replica count of a Deployment, and nothing else.",
+    MANAGER_CHILDREN: "What a service owns: Deployment or LeaderWorkerSet, Service, revisions, what stands beside.",
+    MANAGER_SCALE: "The replica count of a Deployment or LeaderWorkerSet, and nothing else.",
     MANAGER_STATUS: "The status of VLLMServices.",
     MANAGER_CLI: "Annotations that a person sets with `plimsoll hold|accept|restart|approve|reject|revert`.",
 }

@@ -36,7 +36,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The main Deployment as last observed."""
+    """The main workload as last observed."""
 
     wanted: int
     floor: int
@@ -45,7 +45,7 @@ class Fleet:
     ready: int = 0
     updated_ready: int = 0
     rolled_out: bool = False
-    """The Deployment controller has seen our template and every replica runs it."""
+    """The workload's controller has seen our template and every replica runs it."""
     deadline_exceeded: bool = False
     pods: Summary = field(default_factory=lambda: Summary({}))
 
@@ -161,7 +161,7 @@ def _planned(facts: Facts) -> Condition:
 def _available(facts: Facts) -> Condition:
     fleet = facts.fleet
     if fleet is None:
-        return _say(names.AVAILABLE, "False", reasons.NO_REPLICA_READY, "there is no Deployment")
+        return _say(names.AVAILABLE, "False", reasons.NO_REPLICA_READY, "there is no fleet yet")
     if fleet.ready >= 1:
         return _say(names.AVAILABLE, "True", reasons.MINIMUM_REPLICAS_AVAILABLE, "at least one replica serves")
     if fleet.wanted == 0:

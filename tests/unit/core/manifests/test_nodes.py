@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from e2e.fleet import recordings, vllm_args
 from plimsoll.core.manifests.identity import track_selector, traffic_selector
 from plimsoll.core.manifests.nodes import first_release, node_templates, spans_nodes
 from tests.unit.core.manifests import several
@@ -103,3 +104,20 @@ def test_a_setting_of_the_api_server_is_not_given_to_nodes_without_one() -> None
 def test_releases_that_span_nodes_by_themselves(version: str, spans: bool) -> None:
     assert spans_nodes(version) is spans
     assert first_release() == "0.12.0"
+
+
+SPANNING = [version for version in recordings.flag_tables() if spans_nodes(version)]
+
+
+@pytest.mark.parametrize("version", SPANNING)
+@pytest.mark.parametrize(("role", "rank"), [("leader", 0), ("worker", 1)])
+def test_every_release_that_spans_nodes_reads_what_it_is_given(
+    version: str, role: str, rank: int, request: pytest.FixtureRequest
+) -> None:
+    given = {"$(LWS_WORKER_INDEX)": "1", "$(LWS_LEADER_ADDRESS)": "a.b.c", "$(VLLM_HOST_IP)": "10.0.0.1"}
+    args = _engine(request.getfixturevalue(role))["args"]
+    # Only what this module adds: the rest is the planner's, and each release's own.
+    added = [given.get(word, word) for word in args[args.index("--nnodes") :]]
+    headless = [word for word in args if word == "--headless"]
+    read = vllm_args.parse(["model", *added, *headless], version)
+    assert (read["nnodes"], read["node_rank"], bool(read["headless"])) == (2, rank, role == "worker")
