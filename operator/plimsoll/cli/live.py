@@ -22,6 +22,7 @@ _GOOD: Final[Mapping[str, str]] = {
     names.SCALING_LIMITED: "False",
     names.KV_PREDICTION_ACCURATE: "True",
     names.EXPERIMENTING: "False",
+    names.INTEGRATED: "True",
 }
 _NOT_TOLD: Final = (reasons.NO_OBSERVATION.name, reasons.DISABLED.name)
 _UNKNOWN: Final = "unknown"

@@ -50,6 +50,11 @@ FLEETS: Final = st.builds(
         _TEXTS,
     ),
 )
-_BY_TYPE: Final = {str: _TEXTS, Problem | None: st.none() | PROBLEMS, Fleet | None: st.none() | FLEETS}
+_BY_TYPE: Final = {
+    str: _TEXTS,
+    Problem | None: st.none() | PROBLEMS,
+    tuple[Problem, ...] | None: st.none() | st.lists(PROBLEMS, max_size=2).map(tuple),
+    Fleet | None: st.none() | FLEETS,
+}
 FACTS: Final = st.builds(Facts, **{f.name: _BY_TYPE[f.type] for f in dataclasses.fields(Facts)})  # type: ignore[index]
 """Any combination of facts; a new field of Facts is part of it as soon as its type is known here."""
