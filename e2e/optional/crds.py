@@ -5,10 +5,10 @@ import json
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from e2e.controlplane.kubectl import Kubectl
+from e2e.controlplane.kubectl import Kubectl, KubectlError
+from e2e.eventually import eventually
 
 FOLDER: Final = Path(__file__).parent / "crds"
-ESTABLISHED_SECONDS: Final = 30
 
 Plural = Literal["leaderworkersets", "podmonitors", "inferencepools"]
 
@@ -23,7 +23,15 @@ def install(kubectl: Kubectl, plural: Plural) -> None:
     """Return when the API server serves the kind."""
     crd = definition(plural)
     kubectl.apply(crd)
-    kubectl("wait", "--for=condition=Established", f"--timeout={ESTABLISHED_SECONDS}s", "crd", crd["metadata"]["name"])
+    group = f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}"
+    eventually(lambda: _serves(kubectl, group, plural))
+
+
+def _serves(kubectl: Kubectl, group: str, plural: Plural) -> bool:
+    try:
+        return any(found["name"] == plural for found in json.loads(kubectl("get", "--raw", group))["resources"])
+    except KubectlError:
+        return False
 
 
 def remove(kubectl: Kubectl, plural: Plural) -> None:

@@ -31,7 +31,8 @@ class LeaderWorkerSets:
         self.process = plane.process(_NAME, [str(program), f"--config={self._config}"], env=env)
 
     def install(self) -> None:
-        """Return when groups can be made."""
+        """Return when groups can be made. As in a cluster, webhooks are there before the controller answers them."""
+        self._plane.kubectl.apply(*self._webhooks())
         crds.install(self._plane.kubectl, "leaderworkersets")
         # Its other kind, which nothing here uses: without a definition the controller would end.
         self._plane.kubectl.apply(_unused_definition())
@@ -39,7 +40,6 @@ class LeaderWorkerSets:
         self.process.start()
         health = Api(f"http://127.0.0.1:{self._health_port}", self._plane.ca)
         self.process.await_ready(health.probe("/readyz"), within_seconds=READY_SECONDS)
-        self._plane.kubectl.apply(*self._webhooks())
 
     def remove(self) -> None:
         """The webhooks first: without a controller behind them no pod could be made."""
