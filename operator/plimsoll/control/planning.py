@@ -23,6 +23,7 @@ from plimsoll.api.v1alpha1 import ConfigRef
 from plimsoll.core.drift import digest
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.request import Request
 from plimsoll.core.rollout import Outcome, Unavailable
@@ -40,6 +41,8 @@ class Planner:
     cluster: Cluster
     namespace: str
     monotonic: Callable[[], float]
+    inventory: Callable[[], Inventory] = Inventory
+    _inventory: Inventory = field(default_factory=Inventory)
     _plans: OrderedDict[str, Outcome] = field(default_factory=OrderedDict)
     _catalogue: Files = field(default_factory=dict)
     _catalogue_until: float = float("-inf")
@@ -53,13 +56,21 @@ class Planner:
         seen = (config.origin, config.config, config.quant_config) if config else ()
         # Scaling and replicas are no part of the fingerprint, but bound how many replicas a plan may count on.
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas)
+        self._forget_plans_of_another_inventory()
         key = digest([request.fingerprint, *bounds, *seen])
         if key not in self._plans:
-            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config)
+            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, self._inventory)
             while len(self._plans) > REMEMBERED_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
         return self._plans[key]
+
+    def _forget_plans_of_another_inventory(self) -> None:
+        """Another price or budget is a reason to plan anew; running plans stay until somebody accepts what it says."""
+        now = self.inventory()
+        if now != self._inventory:
+            self._inventory = now
+            self._plans.clear()
 
     async def _config(self, request: Request) -> ModelConfig | None:
         model = request.spec.model

@@ -7,10 +7,11 @@ from typing import Final
 
 from plimsoll.core.flags import engine_args
 from plimsoll.core.kv import Capacity
-from plimsoll.core.plan.fit import Engine, Failed, gib
+from plimsoll.core.plan.fit import Engine, gib
 from plimsoll.core.plan.result import Answer, Choice, KVBudget, Plan, Range, Rejected, to_json
 from plimsoll.core.plan.search import Candidate, Found, objective, why_not
 from plimsoll.core.plan.serving import FULLEST_POOL, Serving, request_blocks
+from plimsoll.core.plan.shapes import Shape
 from plimsoll.core.plan.wish import Wish
 
 MOST_REJECTED: Final = 8
@@ -67,7 +68,7 @@ def rejections(wish: Wish, best: Candidate, found: Found) -> tuple[Rejected, ...
     for skipped in found.skipped:
         message = f"at least {skipped.gpus} GPUs, cost {skipped.cost:.5g} against {best.cost:.5g}"
         others.append(Rejected(_short(str(skipped.shape)), "Costlier", message))
-    failed = [_failed(each) for each in found.failed]
+    failed = [*(_failed(each.rejected) for each in found.failed), *map(_failed, wish.excluded)]
     half = MOST_REJECTED // 2
     kept = others[: max(half, MOST_REJECTED - len(failed))]
     return (*kept, *failed[: MOST_REJECTED - len(kept)])
@@ -83,8 +84,7 @@ def bounded(plan: Plan) -> Plan:
     return plan
 
 
-def _failed(each: Failed) -> Rejected:
-    found = each.rejected
+def _failed(found: Rejected) -> Rejected:
     return Rejected(_short(found.choice), found.reason, _short(found.message))
 
 
@@ -143,6 +143,7 @@ def _notes(wish: Wish, best: Candidate) -> Iterator[str]:
         yield _what_limits(wish, serving)
     yield from _about_latency(wish, best)
     yield from _about_scaling(wish)
+    yield from _about_inventory(wish, engine.shape)
     yield from _about_shape(engine)
     yield from _about_knobs(engine)
     yield from engine.memory.assumptions
@@ -150,8 +151,7 @@ def _notes(wish: Wish, best: Candidate) -> Iterator[str]:
 
 
 def _why(wish: Wish, best: Candidate) -> str:
-    priced = all(label in wish.inventory.prices for _, label in wish.products)
-    unit = "the price table" if priced else "GPUs weighted by their memory in GiB, as there is no price table"
+    unit = "the price table" if wish.priced else "GPUs weighted by their memory in GiB, as there is no price table"
     rule = {
         "Latency": "the fastest for a typical request",
         "Throughput": "the most output tokens for its cost",
@@ -203,6 +203,15 @@ def _about_scaling(wish: Wish) -> Iterator[str]:
     mode = wish.spec.scaling.mode
     if mode != "Auto":
         yield f"replicas: set by spec.replicas (scaling.mode {mode}), within maxGPUs"
+
+
+def _about_inventory(wish: Wish, shape: Shape) -> Iterator[str]:
+    """What the operator's owner says of the product."""
+    stock = wish.inventory.of(shape.label)
+    if stock.memory_bytes is not None:
+        yield f"inventory: {shape.label} has {gib(stock.memory_bytes)} here"
+    if stock.reserve_bytes:
+        yield f"inventory: {gib(stock.reserve_bytes)} of each {shape.label} are kept for others"
 
 
 def _about_shape(engine: Engine) -> Iterator[str]:

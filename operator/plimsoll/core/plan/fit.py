@@ -4,6 +4,7 @@ What the planner may turn when the engine's defaults do not fit, in this order: 
 device's memory. What the user set is never turned.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -89,7 +90,7 @@ class Failed:
 def fit(wish: Wish, shape: Shape) -> Engine | Failed:
     """The engine of a shape with the fewest knobs turned, or why there is none."""
     needed = shape.gpus * wish.replicas
-    if wish.most_replicas(shape.gpus) < wish.replicas:
+    if wish.most_replicas(shape) < wish.replicas:
         return Failed(shape, Rejected(str(shape), reasons.MAX_GPUS_EXCEEDED.name, _over(wish, shape)), 0, needed)
     problem = partition_problem(wish.facts, shape)
     if problem:
@@ -100,7 +101,7 @@ def fit(wish: Wish, shape: Shape) -> Engine | Failed:
 def _too_heavy(wish: Wish, shape: Shape) -> Failed | None:
     """Whether even an even share of the weights fills the GPU: then nothing else needs to be computed."""
     share = wish.least_weights_bytes / shape.gpus
-    if share < shape.gpu.torch_total_bytes * HIGHEST_UTILISATION or wish.overrides.memory.get("cpu_offload_bytes"):
+    if share < _most_usable_bytes(wish, shape) or wish.overrides.memory.get("cpu_offload_bytes"):
         return None
     message = (
         f"spec.hardware.gpu: {shape.label} has {gib(shape.gpu.torch_total_bytes)}, at {_sizes(shape)} the "
@@ -115,7 +116,19 @@ def default_knobs(wish: Wish, shape: Shape) -> Knobs:
     options, memory = wish.overrides.options, wish.overrides.memory
     sequences = options.get("max_num_seqs") or sequences_for(wish)
     tokens = options.get("max_num_batched_tokens") or max(batch.max_num_batched_tokens, sequences)
-    return Knobs(tokens, memory.get("gpu_memory_utilization"), sequences)
+    share = memory.get("gpu_memory_utilization")
+    if share is None and wish.share_left(shape) < 1:
+        share = _share_of(wish, shape, default_utilisation(wish.version))
+    return Knobs(tokens, share, sequences)
+
+
+def _share_of(wish: Wish, shape: Shape, utilisation: float) -> float:
+    """A share of the device's memory where others hold a part of it: the same share of what they leave."""
+    return math.floor(utilisation * wish.share_left(shape) * 1000) / 1000
+
+
+def _most_usable_bytes(wish: Wish, shape: Shape) -> float:
+    return shape.gpu.torch_total_bytes * wish.share_left(shape) * HIGHEST_UTILISATION
 
 
 def sequences_for(wish: Wish) -> int:
@@ -197,13 +210,14 @@ def _turned(wish: Wish, shape: Shape) -> Engine | Failed:
 
 def _variants(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> Iterator[Knobs]:
     """Knobs turned one after the other, then together."""
-    fixed_share = knobs.utilisation is not None or "kv_cache_memory_bytes" in wish.overrides.memory
+    fixed_share = bool({"gpu_memory_utilization", "kv_cache_memory_bytes"} & wish.overrides.memory.keys())
     if refusal.reason in _HELPED_BY_LESS and not fixed_share:
         default = default_utilisation(wish.version)
-        yield from (replace(knobs, utilisation=u, turned=1) for u in LOWER_UTILISATIONS if u < default)
-    if refusal.reason in _HELPED_BY_MORE and _weights_leave_room(shape, refusal):
+        lower = (_share_of(wish, shape, share) for share in LOWER_UTILISATIONS if share < default)
+        yield from (replace(knobs, utilisation=share, turned=1) for share in lower)
+    if refusal.reason in _HELPED_BY_MORE and _weights_leave_room(wish, shape, refusal):
         fewer = [] if "max_num_batched_tokens" in wish.overrides.options else list(_fewer_tokens(knobs))
-        shares = [] if fixed_share else [HIGHEST_UTILISATION]
+        shares = [] if fixed_share else [_share_of(wish, shape, HIGHEST_UTILISATION)]
         more = [replace(v, utilisation=share, turned=v.turned + 1) for share in shares for v in (knobs, *fewer)]
         everything = [*fewer, *more] or [knobs]
         fixed_sequences = "max_num_seqs" in wish.overrides.options
@@ -232,10 +246,9 @@ def _fewer_tokens(knobs: Knobs) -> Iterator[Knobs]:
         tokens //= 2
 
 
-def _weights_leave_room(shape: Shape, refusal: Refusal) -> bool:
+def _weights_leave_room(wish: Wish, shape: Shape, refusal: Refusal) -> bool:
     """Whether the highest share of the device holds more than the weights."""
-    usable = shape.gpu.torch_total_bytes * HIGHEST_UTILISATION
-    return not isinstance(refusal, _NothingLeft) or refusal.memory.weights_bytes < usable
+    return not isinstance(refusal, _NothingLeft) or refusal.memory.weights_bytes < _most_usable_bytes(wish, shape)
 
 
 def _far_off(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> bool:
@@ -276,6 +289,7 @@ def _flags(wish: Wish, shape: Shape, knobs: Knobs) -> MemoryFlags:
         "gpu_memory_utilization": knobs.utilisation,
         "expert_parallel": shape.expert_parallel,
         "data_parallel": shape.data_parallel,
+        "other_engines_bytes": wish.inventory.of(shape.label).reserve_bytes,
     }
     return MemoryFlags(**{**wish.overrides.memory, **ours})
 
@@ -283,9 +297,17 @@ def _flags(wish: Wish, shape: Shape, knobs: Knobs) -> MemoryFlags:
 def _over(wish: Wish, shape: Shape) -> str:
     needed, limit = shape.gpus * wish.replicas, wish.max_gpus
     if needed <= limit:
+        if wish.placeable(shape) < wish.replicas:
+            there, node = wish.inventory.of(shape.label).gpus, wish.node_gpus(shape.gpu, shape.label)
+            return (
+                f"inventory: {there} GPUs {shape.label} are there, {node} on a node: too few for {wish.replicas} x "
+                f"{shape.gpus}"
+            )
         return (
             f"scaling.maxReplicas: {wish.spec.scaling.max_replicas} is fewer than the {wish.replicas} replicas needed"
         )
+    if limit < wish.spec.hardware.max_gpus:
+        return f"inventory: {wish.replicas} x {shape.gpus} GPUs are {needed}, a service may hold {limit}"
     return (
         f"spec.hardware.maxGPUs: {wish.replicas} x {shape.gpus} GPUs are {needed}, the limit is {limit}; "
         "raise maxGPUs or lower the replicas"

@@ -163,7 +163,7 @@ def _with_max_gpus(wish: Wish, size: int) -> _Change:
 def _fewer_replicas(wish: Wish, failed: Sequence[Failed]) -> Iterator[_Change]:
     """A lower floor, when a shape serves and only their number is too high."""
     for each in failed:
-        most = wish.most_replicas(each.shape.gpus)
+        most = wish.most_replicas(each.shape)
         if each.gpus_needed and 1 <= most < wish.replicas:
             changed = _with_floor(wish, most)
             engine = fit(changed, each.shape)
@@ -189,7 +189,8 @@ def _other_gpu(wish: Wish) -> Iterator[_Change]:
 def _next_gpus(wish: Wish) -> list[_Change]:
     """Larger products than those asked for, smallest first, one of each size."""
     asked = max(gpu.torch_total_bytes for gpu, _ in wish.products)
-    larger = [gpu for gpu in _servers() if gpu.torch_total_bytes > asked * 1.05]
+    here = (wish.inventory.seen(gpu, gpu.label) for gpu in _servers() if not wish.inventory.of(gpu.label).mixed)
+    larger = [gpu for gpu in here if gpu.torch_total_bytes > asked * 1.05]
     before = " or ".join(label for _, label in wish.products[:3])
     return [
         _Change(f"hardware.gpu: {before} -> {gpu.label}", replace(wish, products=((gpu, gpu.label),)))

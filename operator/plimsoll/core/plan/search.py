@@ -8,7 +8,7 @@ from typing import Final
 from plimsoll.core.kv import Refusal
 from plimsoll.core.plan.fit import Engine, Failed, fit, rounded_down, rounded_up, start_engine
 from plimsoll.core.plan.serving import EngineService, Serving, request_blocks
-from plimsoll.core.plan.shapes import Fixed, Shape, node_size, with_stages, within_a_node
+from plimsoll.core.plan.shapes import Fixed, Shape, with_stages, within_a_node
 from plimsoll.core.plan.wish import Wish
 from plimsoll.facts.gpus import GPU
 from plimsoll.facts.models import ModelFacts
@@ -75,7 +75,7 @@ def search(wish: Wish) -> Found:
 
 def _tier(wish: Wish, product: tuple[GPU, str], shapes: Tier) -> list[Shape]:
     gpu, label = product
-    return list(shapes(wish.facts, gpu, label, node_size(gpu, label, wish.inventory.gpus_per_node), wish.fixed))
+    return list(shapes(wish.facts, gpu, label, wish.node_gpus(gpu, label), wish.fixed))
 
 
 def _serves(label: str, found: Found) -> bool:
@@ -100,7 +100,7 @@ def _try(wish: Wish, shapes: list[Shape], found: Found, *, first_only: bool = Fa
 
 
 def _least_cost(wish: Wish, shape: Shape) -> float:
-    return wish.replicas * shape.gpus * unit_price(wish, shape.label, shape.gpu.memory_driver_bytes)
+    return wish.replicas * shape.gpus * wish.unit_price(shape)
 
 
 def anything_starts(wish: Wish) -> Engine | None:
@@ -167,18 +167,11 @@ def objective(wish: Wish) -> str:
     return "Balanced" if asked == "Throughput" and not wish.demand.given else asked
 
 
-def unit_price(wish: Wish, label: str, memory_bytes: int) -> float:
-    """Cost of one GPU: its price when every allowed product has one, else its memory in GiB."""
-    prices = wish.inventory.prices
-    priced = all(name in prices for _, name in wish.products)
-    return prices[label] if priced else round(memory_bytes / (1 << 30), 1)
-
-
 def _candidate(wish: Wish, engine: Engine) -> Candidate:
     service = EngineService(engine, wish.demand)
-    most = wish.most_replicas(engine.shape.gpus)
+    most = wish.most_replicas(engine.shape)
     serving = service.fewest(wish.replicas, most) if wish.demand.given else service.serve(wish.replicas)
-    price = unit_price(wish, engine.shape.label, engine.shape.gpu.memory_driver_bytes)
+    price = wish.unit_price(engine.shape)
     cost = serving.replicas * engine.shape.gpus * price
     rate = 0.0
     if objective(wish) == "Throughput":

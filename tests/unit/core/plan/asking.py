@@ -5,7 +5,8 @@ from typing import Any
 
 from plimsoll.api.parse import parse_service
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.core.plan.choose import Inventory, plan_service
+from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
 from plimsoll.core.request import minimum_replicas
