@@ -73,6 +73,10 @@ def test_only_constants_are_schema_defaults() -> None:
     assert defaults == {
         "spec.model.textOnly": False,
         "spec.model.configRef.key": "config.json",
+        "spec.model.source.hub.tokenSecret.key": "token",
+        "spec.model.source.pvc.tokenSecret.key": "token",
+        "spec.model.source.pvc.readOnly": False,
+        "spec.model.source.hostPath.tokenSecret.key": "token",
         "spec.hardware.maxGPUs": 8,
         "spec.slo.percentile": 95,
         "spec.objective": "Balanced",
