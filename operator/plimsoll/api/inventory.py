@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field
 from plimsoll.api.model import APIModel
 from plimsoll.api.v1alpha1 import MAX_GPUS
 
-GiB = Annotated[float, Field(gt=0, le=65_536, strict=False)]
+GiB = Annotated[float, Field(gt=0, le=65_536)]
 
 
 class ProductInventory(APIModel):

@@ -7,7 +7,7 @@ catalogue. A source that is named but unreadable is an error of its own, never a
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from plimsoll.adapters.ports import (
@@ -21,6 +21,7 @@ from plimsoll.adapters.ports import (
 from plimsoll.api import names, reasons
 from plimsoll.api.v1alpha1 import ConfigRef
 from plimsoll.core.drift import digest
+from plimsoll.core.plan.asked import draft_name
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
 from plimsoll.core.plan.inventory import Inventory
@@ -53,9 +54,9 @@ class Planner:
             config = await self._config(request)
         except UnreadableError as error:
             return Unavailable(reasons.CATALOGUE_UNREADABLE.name, str(error))
-        seen = (config.origin, config.config, config.quant_config) if config else ()
-        # Scaling and replicas are no part of the fingerprint, but bound how many replicas a plan may count on.
-        bounds = (request.spec.scaling.model_dump(), request.spec.replicas)
+        seen = [(c.origin, c.config, c.quant_config) for c in (config, config and config.draft) if c]
+        # No part of the fingerprint, but of what a plan may count on: bounds of replicas, leave to take fp8 KV.
+        bounds = (request.spec.scaling.model_dump(), request.spec.replicas, request.spec.tuning.model_dump())
         self._forget_plans_of_another_inventory()
         key = digest([request.fingerprint, *bounds, *seen])
         if key not in self._plans:
@@ -75,9 +76,13 @@ class Planner:
     async def _config(self, request: Request) -> ModelConfig | None:
         model = request.spec.model
         if model.config_ref:
-            return await self._referenced(request.namespace, model.config_ref)
-        found = catalogued(await self._operator_catalogue(), model.id)
-        return found or bundled_config(model.id)
+            found: ModelConfig | None = await self._referenced(request.namespace, model.config_ref)
+        else:
+            found = catalogued(await self._operator_catalogue(), model.id) or bundled_config(model.id)
+        draft = draft_name(request.spec)
+        if found is None or draft is None:
+            return found
+        return replace(found, draft=catalogued(await self._operator_catalogue(), draft))
 
     async def _referenced(self, namespace: str, ref: ConfigRef) -> ModelConfig:
         where = f"ConfigMap {namespace}/{ref.name}"

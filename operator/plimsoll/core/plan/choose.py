@@ -14,10 +14,10 @@ from plimsoll.core.plan.explain import MOST_REJECTED, bounded, plan_of, rejectio
 from plimsoll.core.plan.fit import Failed
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig
-from plimsoll.core.plan.nearest import nearest_changes, shorter_context
-from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.plan.nearest import nearest_changes, within_the_model
+from plimsoll.core.plan.result import Plan, Refusal, RefusedError
 from plimsoll.core.plan.search import Candidate, polished, search
-from plimsoll.core.plan.wish import RefusedError, Wish, resolve_wish
+from plimsoll.core.plan.wish import Wish, resolve_wish
 
 _ABOUT_DIVISORS: Final = frozenset({reasons.HEADS_NOT_DIVISIBLE.name})
 LONGEST_MESSAGE: Final = 2000
@@ -45,11 +45,13 @@ def _check_model_limit(wish: Wish) -> None:
     limit, asked = wish.facts.max_model_len, wish.context_tokens
     if asked <= limit or wish.facts.limit_is_assumed:
         return
+    nearest = within_the_model(wish, limit)
+    ways = f"; would fit: {' or '.join(change.change for change in nearest)}" if nearest else ""
     message = (
         f"spec.contextTokens: {asked} is above the {limit} tokens that {wish.spec.model.id} allows "
-        f"({wish.config.origin}); ask for {limit} or less"
+        f"({wish.config.origin}); ask for {limit} or less{ways}"
     )
-    raise RefusedError(reasons.MAX_MODEL_LEN_ABOVE_MODEL.name, message, nearest=shorter_context(wish, limit))
+    raise RefusedError(reasons.MAX_MODEL_LEN_ABOVE_MODEL.name, message, nearest=nearest)
 
 
 def _as_asked(wish: Wish, best: Candidate) -> Candidate:

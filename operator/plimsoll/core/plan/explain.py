@@ -39,6 +39,7 @@ def plan_of(wish: Wish, best: Candidate, rejected: tuple[Rejected, ...]) -> Plan
                 wish.demand,
                 wish.spec.model.id,
                 wish.spec.engine.extra_args,
+                features=wish.features,
                 drain_seconds=end.timeout_seconds,
             ),
             tensor_parallel=shape.tensor_parallel,
@@ -132,6 +133,7 @@ def _notes(wish: Wish, best: Candidate) -> Iterator[str]:
         yield _what_limits(wish, serving)
     yield from _about_latency(wish, best)
     yield from _about_scaling(wish)
+    yield from _about_speculation(wish)
     yield from _about_inventory(wish, engine.shape)
     yield from _about_shape(engine)
     yield from _about_knobs(engine)
@@ -194,6 +196,18 @@ def _about_scaling(wish: Wish) -> Iterator[str]:
         yield f"replicas: set by spec.replicas (scaling.mode {mode}), within maxGPUs"
 
 
+def _about_speculation(wish: Wish) -> Iterator[str]:
+    """What a draft costs is in the arithmetic; what it gains depends on how often it is right."""
+    speculation = wish.speculation
+    if speculation is None:
+        return
+    yields = wish.demand.tokens_per_step
+    counted = f"{yields:g} counted" if yields > 1 else "1 counted until acceptedTokensPerStep is measured"
+    yield f"speculation: {speculation.tokens} tokens drafted a step by {speculation.method}, {counted}"
+    if speculation.method == "mtp" and not wish.facts.draft_modules:
+        yield "speculation: config.json declares no predictor module: one is counted"
+
+
 def _about_inventory(wish: Wish, shape: Shape) -> Iterator[str]:
     """What the operator's owner says of the product."""
     stock = wish.inventory.of(shape.label)
@@ -219,6 +233,8 @@ def _about_shape(engine: Engine) -> Iterator[str]:
 
 def _about_knobs(engine: Engine) -> Iterator[str]:
     knobs, memory = engine.knobs, engine.memory
+    if knobs.kv_dtype != "auto":
+        yield f"kv: {knobs.kv_dtype} cache, as tuning.allow permits (KVCacheDtype): compare answers with those without"
     if knobs.turned:
         yield (
             f"flags: not the engine's defaults, which do not fit: {knobs.batched_tokens} tokens a step, utilisation "

@@ -55,6 +55,7 @@ class Knobs:
     batched_tokens: int
     utilisation: float | None
     sequences: int
+    kv_dtype: str = "auto"
     turned: int = 0
 
 
@@ -69,6 +70,9 @@ class Engine:
     memory: MemoryBudget
     low: Capacity
     mid: Capacity
+
+    def __str__(self) -> str:
+        return named(self.shape, self.knobs.kv_dtype)
 
     @property
     def utilisation(self) -> float:
@@ -87,7 +91,12 @@ class Failed:
     gpus_needed: int = 0
 
 
-def fit(wish: Wish, shape: Shape) -> Engine | Failed:
+def named(shape: Shape, kv_dtype: str) -> str:
+    """A shape and the KV dtype that was chosen for it, in short."""
+    return str(shape) if kv_dtype == "auto" else f"{shape}, {kv_dtype} KV"
+
+
+def fit(wish: Wish, shape: Shape, kv_dtype: str = "auto") -> Engine | Failed:
     """The engine of a shape with the fewest knobs turned, or why there is none."""
     needed = shape.gpus * wish.replicas
     if wish.most_replicas(shape) < wish.replicas:
@@ -95,7 +104,7 @@ def fit(wish: Wish, shape: Shape) -> Engine | Failed:
     problem = partition_problem(wish.facts, shape)
     if problem:
         return Failed(shape, Rejected(str(shape), reasons.HEADS_NOT_DIVISIBLE.name, f"{problem} ({shape})"))
-    return _too_heavy(wish, shape) or _turned(wish, shape)
+    return _too_heavy(wish, shape) or _turned(wish, shape, kv_dtype)
 
 
 def _too_heavy(wish: Wish, shape: Shape) -> Failed | None:
@@ -110,7 +119,7 @@ def _too_heavy(wish: Wish, shape: Shape) -> Failed | None:
     return Failed(shape, Rejected(str(shape), reasons.NO_MEMORY_FOR_KV.name, message))
 
 
-def default_knobs(wish: Wish, shape: Shape) -> Knobs:
+def default_knobs(wish: Wish, shape: Shape, kv_dtype: str = "auto") -> Knobs:
     """The engine's defaults, or what the user set."""
     batch = engines.batch_defaults(wish.version, shape.gpu)
     options, memory = wish.overrides.options, wish.overrides.memory
@@ -119,7 +128,7 @@ def default_knobs(wish: Wish, shape: Shape) -> Knobs:
     share = memory.get("gpu_memory_utilization")
     if share is None and wish.share_left(shape) < 1:
         share = _share_of(wish, shape, default_utilisation(wish.version))
-    return Knobs(tokens, share, sequences)
+    return Knobs(tokens, share, sequences, kv_dtype)
 
 
 def _share_of(wish: Wish, shape: Shape, utilisation: float) -> float:
@@ -188,9 +197,9 @@ class _NothingLeft(Refusal):
         self.memory = memory
 
 
-def _turned(wish: Wish, shape: Shape) -> Engine | Failed:
+def _turned(wish: Wish, shape: Shape, kv_dtype: str) -> Engine | Failed:
     """Try the defaults, then what the first refusal says could help."""
-    knobs = default_knobs(wish, shape)
+    knobs = default_knobs(wish, shape, kv_dtype)
     try:
         return start_engine(wish, shape, knobs)
     except Refusal as refusal:
@@ -203,7 +212,7 @@ def _turned(wish: Wish, shape: Shape) -> Engine | Failed:
                 best = refusal
     return Failed(
         shape,
-        Rejected(str(shape), camel_reason(best.reason), _explained(wish, shape, best)),
+        Rejected(named(shape, kv_dtype), camel_reason(best.reason), _explained(wish, shape, best)),
         context_that_fits=best.estimated_max_model_len or 0,
     )
 
@@ -276,6 +285,7 @@ def _options(wish: Wish, shape: Shape, knobs: Knobs) -> EngineOptions:
         "max_model_len": wish.context_tokens,
         "max_num_batched_tokens": knobs.batched_tokens,
         "max_num_seqs": knobs.sequences,
+        "kv_cache_dtype": knobs.kv_dtype,
         "enable_prefix_caching": True,
         "gdn_prefill_backend": GDN_PREFILL_BACKEND,
         "text_only": wish.spec.model.text_only,

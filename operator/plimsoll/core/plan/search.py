@@ -36,7 +36,7 @@ class Candidate:
         return self.engine.shape.gpus * self.serving.replicas
 
     def __str__(self) -> str:
-        return f"{self.serving.replicas} x {self.engine.shape}"
+        return f"{self.serving.replicas} x {self.engine}"
 
 
 @dataclass(frozen=True)
@@ -90,12 +90,11 @@ def _try(wish: Wish, shapes: list[Shape], found: Found, *, first_only: bool = Fa
         if objective(wish) == "Balanced" and least > found.cheapest_good * (1 + 1e-9):
             found.skipped.append(Skipped(shape, shape.gpus * wish.replicas, least))
             continue
-        engine = fit(wish, shape)
-        if isinstance(engine, Failed):
-            found.failed.append(engine)
-            continue
-        found.candidates.append(_candidate(wish, engine))
-        if first_only:
+        engines = [fit(wish, shape, kv_dtype) for kv_dtype in wish.kv_dtypes]
+        found.failed += [engine for engine in engines if isinstance(engine, Failed)]
+        started = [engine for engine in engines if isinstance(engine, Engine)]
+        found.candidates += [_candidate(wish, engine) for engine in started]
+        if started and first_only:
             return
 
 
@@ -108,9 +107,10 @@ def anything_starts(wish: Wish) -> Engine | None:
     for product in wish.products:
         for tier in (within_a_node, with_stages):
             for shape in _tier(wish, product, tier):
-                found = fit(wish, shape)
-                if isinstance(found, Engine):
-                    return found
+                for kv_dtype in wish.kv_dtypes:
+                    found = fit(wish, shape, kv_dtype)
+                    if isinstance(found, Engine):
+                        return found
     return None
 
 
@@ -188,6 +188,7 @@ def _rank(wish: Wish, candidate: Candidate) -> tuple[object, ...]:
         round(candidate.cost, 6),
         candidate.gpus,
         shape.simplicity,
+        candidate.engine.knobs.kv_dtype != "auto",
         candidate.engine.knobs.turned,
         shape.label,
     )

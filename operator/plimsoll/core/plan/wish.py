@@ -1,42 +1,31 @@
 """A request with its facts resolved: model, GPUs, engine version, the user's own flags; or why that cannot be."""
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from typing import Any, Final
+from functools import cached_property
+from typing import Final
 
 from plimsoll.api import reasons
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.kv import EngineOptions, Speculation
 from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.memory.loaded import loaded_weights
+from plimsoll.core.plan.asked import arguments_of, drafting_of, facts_of, stretch_of
 from plimsoll.core.plan.demand import Demand, read_demand
-from plimsoll.core.plan.extra_args import BadFlagError, Overrides, read_overrides
+from plimsoll.core.plan.extra_args import Overrides, read_overrides
 from plimsoll.core.plan.inventory import Inventory
-from plimsoll.core.plan.model import ModelConfig, bundled_config
+from plimsoll.core.plan.model import ModelConfig
 from plimsoll.core.plan.products import products_of
 from plimsoll.core.plan.release import release_of
-from plimsoll.core.plan.result import Nearest, Refusal, Rejected
+from plimsoll.core.plan.result import RefusedError, Rejected
 from plimsoll.core.plan.shapes import Fixed, Shape, node_size
 from plimsoll.facts import catalogue
 from plimsoll.facts.engines import EngineVersion
 from plimsoll.facts.gpus import GPU
-from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitecture, read_model
-from plimsoll.facts.overrides import overridden
+from plimsoll.facts.models import ModelFacts
 
-_REMEMBERED_MODELS: Final = 256
 _MOST_NAMED: Final = 3
 _SURELY: Final = 0.95
 """Padding differs between GPUs by less than the rest."""
-
-
-class RefusedError(Exception):
-    """The request cannot be planned; carries the answer."""
-
-    def __init__(self, reason: str, message: str, nearest: tuple[Nearest, ...] = ()) -> None:
-        super().__init__(message)
-        self.answer = Refusal(reason, message, nearest=nearest)
 
 
 @dataclass(frozen=True)
@@ -50,6 +39,8 @@ class Wish:
     written_version: str
     products: tuple[tuple[GPU, str], ...]
     replicas: int
+    features: tuple[str, ...]
+    """Arguments that fields of the spec stand for; ``overrides`` holds what they fix beside the user's own."""
     overrides: Overrides
     speculation: Speculation | None
     demand: Demand
@@ -81,6 +72,13 @@ class Wish:
         options = EngineOptions(device=gpu, version=self.version, text_only=True)
         flags = MemoryFlags(quantization=self.overrides.memory.get("quantization"))
         return loaded_weights(self.facts, options, flags, 0).item.bytes * _SURELY
+
+    @property
+    def kv_dtypes(self) -> tuple[str, ...]:
+        """KV dtypes to try: fp8 is a decision about quality, which only the user takes."""
+        tuning = self.spec.tuning
+        allowed = tuning.mode == "Auto" and "KVCacheDtype" in tuning.allow
+        return ("auto", "fp8") if allowed and "kv_cache_dtype" not in self.overrides.options else ("auto",)
 
     def node_gpus(self, gpu: GPU, label: str) -> int:
         """GPUs of one node of a product."""
@@ -126,11 +124,15 @@ def resolve_wish(spec: VLLMServiceSpec, replicas: int, config: ModelConfig | Non
     if config is None:
         raise RefusedError(reasons.UNKNOWN_MODEL.name, _unknown_model(spec.model.id))
     version, written, notes = release_of(spec)
-    try:
-        overrides = read_overrides(spec.engine.extra_args, version, spec.context_tokens)
-    except BadFlagError as error:
-        raise RefusedError(reasons.BAD_FLAG.name, f"spec.engine.extraArgs: {error}") from error
-    facts = _facts(config, overrides)
+    features, overrides = arguments_of(spec, version)
+    facts = facts_of(config, overrides)
+    stretched = stretch_of(spec, facts, version, overrides)
+    if stretched:
+        features += stretched[0]
+        overrides = read_overrides((*features, *spec.engine.extra_args), version, spec.context_tokens)
+        facts = facts_of(config, overrides)
+        notes += stretched[1]
+    drafting = drafting_of(spec, overrides, facts, config.draft)
     products, excluded = products_of(_names(spec), inventory)
     if not products:
         raise RefusedError(excluded[0].reason, "; ".join(each.message for each in excluded[:_MOST_NAMED]))
@@ -142,12 +144,17 @@ def resolve_wish(spec: VLLMServiceSpec, replicas: int, config: ModelConfig | Non
         written_version=written,
         products=products,
         replicas=max(replicas, 1),
+        features=features,
         overrides=overrides,
-        speculation=_speculation(overrides.speculative),
+        speculation=drafting.speculation,
         demand=read_demand(spec),
         inventory=inventory,
         excluded=excluded,
-        assumptions=(*notes, *(f"hardware: {each.choice} is left out ({each.reason})" for each in excluded)),
+        assumptions=(
+            *notes,
+            *drafting.notes,
+            *(f"hardware: {each.choice} is left out ({each.reason})" for each in excluded),
+        ),
     )
 
 
@@ -160,42 +167,5 @@ def _unknown_model(model: str) -> str:
     )
 
 
-def _facts(config: ModelConfig, overrides: Overrides) -> ModelFacts:
-    written = overridden(config.config, overrides.hf_overrides) if overrides.hf_overrides else config.config
-    try:
-        quant = json.dumps(config.quant_config) if config.quant_config is not None else None
-        return _remembered(json.dumps(written), quant, config.weights_bytes)
-    except ModelConfigError as error:
-        message = f"{config.origin}: {error}; correct the file"
-        raise RefusedError(reasons.INVALID_MODEL_CONFIG.name, message) from error
-    except UnknownArchitecture as error:
-        raise RefusedError(reasons.UNKNOWN_ARCHITECTURE.name, f"{config.origin}: {error}") from error
-
-
-@lru_cache(maxsize=_REMEMBERED_MODELS)
-def _remembered(config: str, quant_config: str | None, weights_bytes: int | None) -> ModelFacts:
-    """Facts by the text they come from: what was computed for a model is remembered by its facts."""
-    quant = json.loads(quant_config) if quant_config is not None else None
-    return read_model(json.loads(config), quant, weights_bytes=weights_bytes)
-
-
 def _names(spec: VLLMServiceSpec) -> tuple[str, ...]:
     return spec.hardware.gpus or ((spec.hardware.gpu,) if spec.hardware.gpu else ())
-
-
-def _speculation(written: Mapping[str, Any]) -> Speculation | None:
-    """Speculative decoding of the user's own flags; a draft that no catalogue knows costs nothing in the estimate."""
-    if not written:
-        return None
-    tokens, model, method = written.get("num_speculative_tokens", 1), written.get("model"), written.get("method")
-    if isinstance(tokens, str) and tokens.isascii() and tokens.isdigit():
-        tokens = int(tokens)
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= 1024:  # noqa: PLR2004
-        message = f"num_speculative_tokens: {str(tokens)[:40]!r} is not a number from 1 to 1024"
-        raise RefusedError(reasons.BAD_FLAG.name, f"spec.engine.extraArgs: --speculative-config: {message}")
-    if method is not None and not isinstance(method, str):
-        message = f"method: {str(method)[:40]!r} is not a word"
-        raise RefusedError(reasons.BAD_FLAG.name, f"spec.engine.extraArgs: --speculative-config: {message}")
-    draft = bundled_config(model) if isinstance(model, str) else None
-    facts = _facts(draft, Overrides()) if draft is not None else None
-    return Speculation(method or ("draft_model" if facts else "mtp"), tokens, facts)

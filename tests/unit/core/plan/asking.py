@@ -19,10 +19,11 @@ def spec_of(model: str, gpu: str | list[str], context: int, max_gpus: int = 8, *
     gpus = {"gpu": gpu} if isinstance(gpu, str) else {"gpus": gpu}
     text_only = fields.pop("textOnly", False)
     source = fields.pop("source", None)
+    rope = {"ropeScaling": fields.pop("ropeScaling")} if "ropeScaling" in fields else {}
     extra = fields.pop("args", [])
     engine = {**fields.pop("engine", {}), **({"extraArgs": extra} if extra else {})}
     spec = {
-        "model": {"id": model, "textOnly": text_only, **({"source": source} if source else {})},
+        "model": {"id": model, "textOnly": text_only, **rope, **({"source": source} if source else {})},
         "hardware": {**gpus, "maxGPUs": max_gpus},
         "contextTokens": context,
         **({"engine": engine} if engine else {}),
