@@ -166,7 +166,7 @@ def _add(parser: argparse.ArgumentParser, row: dict[str, Any]) -> None:
         action = {"action": "append"} if row["kind"] == "append" else {"nargs": row["nargs"]}
         convert, choices = _converter(row["type"]), row["choices"]
         # Recorded as texts; the parser compares values.
-        typed = {"type": convert, "choices": choices and [convert(choice) for choice in choices]}
+        typed: dict[str, Any] = {"type": convert, "choices": choices and [convert(choice) for choice in choices]}
         parser.add_argument(*names, **options, **action, **typed)
 
 

@@ -56,9 +56,10 @@ def test_a_field_counts_as_the_users_own_argument_does() -> None:
 def test_adapters_take_slots_times_rank() -> None:
     """Llama-3.1-8B at rank 16: about 84 MB a slot over all linear layers, in bfloat16."""
     llama = "meta-llama/Llama-3.1-8B-Instruct"
+    asked: list[dict[str, Any]] = [{}, {"lora": {}}, {"lora": {"maxLoras": 8}}]
     none, one, eight = (
         next(item.bytes for item in plan(llama, L40S, 8192, **engine(**lora)).memory if item.item == "weights")
-        for lora in ({}, {"lora": {}}, {"lora": {"maxLoras": 8}})
+        for lora in asked
     )
     assert 80e6 < one - none < 110e6
     assert eight - none == 8 * (one - none)
