@@ -266,8 +266,6 @@ def _options(wish: Wish, shape: Shape, knobs: Knobs) -> EngineOptions:
         "enable_prefix_caching": True,
         "gdn_prefill_backend": GDN_PREFILL_BACKEND,
         "text_only": wish.spec.model.text_only,
-        # A limit that the file does not write is nobody's refusal.
-        "allow_long_max_model_len": not wish.states_limit,
     }
     theirs = {key: value for key, value in wish.overrides.options.items() if key not in _KNOBS}
     return EngineOptions(device=shape.gpu, version=wish.version, speculation=wish.speculation, **{**ours, **theirs})
