@@ -10,13 +10,14 @@ from plimsoll.core.drift import differs, digest
 from plimsoll.core.manifests.deployment import deployment
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.pdb import disruption_budget
-from plimsoll.core.manifests.pod import DEFAULT_IMAGE, PodRequest, pod_template
+from plimsoll.core.manifests.pod import PodRequest, pod_template
 from plimsoll.core.manifests.revision import Revision, current, new_revision
 from plimsoll.core.manifests.service import network_service
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import Request
 
 DIFF_LIMIT: Final = 400
+OLD_DEADLINE_MARGIN_SECONDS: Final = 120
 _PLANNED: Final = "plannedReplicas"
 """Key of a kept plan for the replicas it was made for: no part of the choice, and not reported."""
 
@@ -69,13 +70,11 @@ def choose_target(request: Request, outcome: Outcome, kept: Sequence[Revision]) 
 
 def render(request: Request, plan: Plan, number: int) -> Revision:
     """The revision that a fresh plan would become."""
-    image = request.spec.engine.image or f"{DEFAULT_IMAGE}:v{plan.choice.engine_version}"
-    pod = PodRequest(request.name, request.spec.model.id, image, request.restart)
-    template = pod_template(plan, pod)
+    template = pod_template(plan, PodRequest(request.name, request.spec, request.restart))
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
     reported[_PLANNED] = reported["choice"].pop("replicas")
-    return new_revision(owner(request), request.fingerprint, reported, template, plan.load_seconds, number)
+    return new_revision(owner(request), request.fingerprint, reported, template, plan.startup.seconds, number)
 
 
 def owner(request: Request) -> Owner:
@@ -89,10 +88,16 @@ def children(request: Request, revision: Revision, replicas: int) -> list[dict[s
     per_replica = gpus_per_replica(revision)
     spare = request.spec.hardware.max_gpus // per_replica - replicas
     fleet = deployment(
-        mine, revision.template, load_seconds=revision.load_seconds, replicas=replicas, spare_replicas=spare
+        mine, revision.template, deadline_seconds=_deadline_seconds(revision), replicas=replicas, spare_replicas=spare
     )
     budget = [disruption_budget(mine)] if replicas > 1 else []
     return [revision.manifest(mine), network_service(mine), *budget, fleet]
+
+
+def _deadline_seconds(revision: Revision) -> int:
+    """When a roll-out of the revision counts as too slow; revisions of the first release kept no such figure."""
+    startup = revision.plan.get("startup") or {}
+    return int(startup.get("deadlineSeconds", 2 * revision.load_seconds + OLD_DEADLINE_MARGIN_SECONDS))
 
 
 def replicas(request: Request, target: Target, fleet: Mapping[str, Any] | None) -> int:

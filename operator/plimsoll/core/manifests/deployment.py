@@ -1,15 +1,13 @@
 """The Deployment that runs the fleet. It never carries ``replicas``: that field has its own manager and writer."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from plimsoll.core.manifests.identity import Owner, track_selector
 
-DEADLINE_MARGIN_SECONDS: Final = 120
-
 
 def deployment(
-    owner: Owner, template: Mapping[str, Any], *, load_seconds: int, replicas: int, spare_replicas: int
+    owner: Owner, template: Mapping[str, Any], *, deadline_seconds: int, replicas: int, spare_replicas: int
 ) -> dict[str, Any]:
     """The fleet with its pod template. ``spare_replicas``: how many more fit within the service's ``maxGPUs``."""
     return {
@@ -19,7 +17,7 @@ def deployment(
         "spec": {
             "selector": {"matchLabels": track_selector(owner.name)},
             "strategy": {"type": "RollingUpdate", "rollingUpdate": _rolling(replicas, spare_replicas)},
-            "progressDeadlineSeconds": 2 * load_seconds + DEADLINE_MARGIN_SECONDS,
+            "progressDeadlineSeconds": deadline_seconds,
             "revisionHistoryLimit": 5,
             "template": template,
         },
