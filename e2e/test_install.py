@@ -139,7 +139,7 @@ def test_a_release_lives_from_install_to_uninstall_and_no_fleet_notices(
     helm("upgrade", "plimsoll", str(CHART), *process, "--set=replicas=2")
     assert kubectl.get("deployment", "plimsoll", "-n", NAMESPACE)["status"]["readyReplicas"] == 2
     helm("upgrade", "plimsoll", str(CHART), *process, "--set=crds.install=false")
-    assert kubectl.get("deployment", "plimsoll", "-n", NAMESPACE)["spec"]["strategy"] == {"type": "Recreate"}
+    assert kubectl.get("deployment", "plimsoll", "-n", NAMESPACE)["spec"]["replicas"] == 1
     helm("rollback", "plimsoll", "1", f"--namespace={NAMESPACE}", "--wait", "--timeout=60s")
     assert not knows_objective(kubectl)
 

@@ -95,9 +95,9 @@ class ControlPlane:
         """Stop everything, those that write before what they write to. Safe to call again."""
         for process in reversed(self.processes.values()):
             process.stop(grace_seconds=STOP_SECONDS)
-        self.processes.clear()
-        if self._scratch:
+        if self.processes:
             audit.leave_summary(self.workdir)
+        self.processes.clear()
         self._leases.close()
         if self._own:
             self._own.close()
