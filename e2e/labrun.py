@@ -20,7 +20,6 @@ DEFAULT_NODES: Final = "4*NVIDIA-H100-80GB-HBM3:8,2*NVIDIA-L40S:4"
 DEFAULT_LOAD_SECONDS: Final = 5.0
 # Short, so that a lost node is noticed before a person gives up; two heartbeats of a node (10 s) have to fit.
 NODE_MONITOR_GRACE_SECONDS: Final = 25
-ESTABLISHED_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +86,10 @@ class Lab:
         return {**self.plane.processes, **operator}
 
     def _apply_definitions(self) -> None:
-        files = [f"--filename={path}" for path in sorted(self.options.crds.glob("*.yaml"))]
-        if not files:
+        if not any(self.options.crds.glob("*.yaml")):
             self._log(f"no CRD in {self.options.crds}")
             return
-        self.plane.kubectl("apply", "--server-side", *files)
-        self.plane.kubectl("wait", "--for=condition=Established", f"--timeout={ESTABLISHED_SECONDS}s", *files)
+        operator_process.install_crds(self.plane.kubectl, self.options.crds)
 
     def _start_fleet(self, nodes: Sequence[NodeSpec]) -> None:
         self._log(f"starting nodes {self.options.nodes}")

@@ -21,6 +21,8 @@ class Settings:
     kubeconfig: str = ""
     """Path of a kubeconfig; empty: the pod's service account, else the user's default."""
     prometheus_url: str = ""
+    inventory: str = ""
+    """Path of the file of GPU prices, node sizes, budgets and reserves; empty: the catalogue's figures, no budget."""
     http_host: str = "0.0.0.0"  # noqa: S104 - probes come from the kubelet, from outside the pod
     http_port: int = 8080
     workers: int = 8
@@ -28,6 +30,8 @@ class Settings:
     discovery_seconds: float = 20.0
     """How often to look which optional kinds are served."""
     request_timeout_seconds: float = 15.0
+    lease_seconds: int = 15
+    """How long a dead leader is waited for; renewals are due after two thirds of it."""
     log_format: str = "json"
     log_level: str = "info"
 
@@ -40,12 +44,14 @@ class Settings:
             namespaces=tuple(n for n in read.text("NAMESPACES", "").replace(" ", "").split(",") if n),
             kubeconfig=env.get("KUBECONFIG", ""),
             prometheus_url=read.text("PROMETHEUS_URL", ""),
+            inventory=read.text("INVENTORY", ""),
             http_host=read.text("HTTP_HOST", cls.http_host),
             http_port=int(read.number("HTTP_PORT", cls.http_port, 0, 65535)),
             workers=int(read.number("WORKERS", cls.workers, 1, 64)),
             sweep_seconds=read.number("SWEEP_SECONDS", cls.sweep_seconds, 1, 86_400),
             discovery_seconds=read.number("DISCOVERY_SECONDS", cls.discovery_seconds, 1, 3600),
             request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
+            lease_seconds=int(read.number("LEASE_SECONDS", cls.lease_seconds, 3, 60)),
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
             log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),
         )
