@@ -72,7 +72,7 @@ def simulate(  # noqa: PLR0917 - a command has as many options as it has
         settings = FleetSettings(
             cold_start_seconds=cold_start,
             scrape_seconds=scrape,
-            first_replicas=max(1, limits.least),
+            first_replicas=_first_replicas(policy, limits),
             min_replicas=limits.least,
             max_replicas=limits.most,
             gpus_per_replica=model.gpus,
@@ -185,6 +185,13 @@ def _limits(spec: VLLMServiceSpec | None, model: EngineModel) -> Limits:
     if spec.scaling.max_replicas is not None:
         most = min(most, spec.scaling.max_replicas)
     return Limits(spec.scaling.min_replicas, max(1, most))
+
+
+def _first_replicas(policy: str, limits: Limits) -> int:
+    """A fixed number is there from the start; whoever moves them starts with the fewest."""
+    kind, _, knob = policy.partition(":")
+    wanted = _number(knob) if kind == "static" else None
+    return min(limits.most, max(1, limits.least, int(wanted or 1)))
 
 
 def _policy(name: str, model: EngineModel, requests: Sequence[Request], slo: Slo, limits: Limits) -> Policy:

@@ -15,8 +15,8 @@ ENGINE = ["--engine", "rtx4090-llama-3.1-8b"]
 SHORT = ["--trace", "poisson", "--end", "300", "--cold-start", "30"]
 KEYS = {
     "policy", "trace", "router", "requests", "unfinished", "rejected", "gpuHours", "sloAttainment", "ttftP50",
-    "ttftP99", "tpotP50", "tpotP99", "preemptionsPer1000", "scaleEvents", "maxReplicas", "burstRecoverySeconds", "wallSeconds",
-    "requestsPerWallSecond",
+    "ttftP99", "tpotP50", "tpotP99", "preemptionsPer1000", "scaleEvents", "maxReplicas", "burstRecoverySeconds",
+    "wallSeconds", "requestsPerWallSecond",
 }  # fmt: skip
 
 
