@@ -45,14 +45,6 @@ After a change: `make kustomize`. No rule may name Secrets.
   verbs: [create]
 {{- end -}}
 
-{{- /* Only when it serves the whole cluster. */}}
-{{- define "plimsoll.rules.cluster" -}}
-# Kopf looks at which kinds are served, when it watches the whole cluster.
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  verbs: [list, watch]
-{{- end -}}
-
 {{- /* In the operator's own namespace. */}}
 {{- define "plimsoll.rules.own" -}}
 # Its catalogue ConfigMaps (label plimsoll.dev/model-catalogue).
