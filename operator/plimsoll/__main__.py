@@ -25,9 +25,11 @@ from plimsoll.control.events import EventWriter
 from plimsoll.control.loop import Loop
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
+from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
+from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
@@ -69,7 +71,9 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic)
         reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
-        reconciler = Reconciler(cache, planner, Children(cluster, cache), reporter)
+        survey = Survey(cluster, clock.monotonic, settings.gpu_limits)
+        children = Children(cluster, cache)
+        reconciler = Reconciler(cache, planner, children, reporter, survey, Postmortem(cluster), clock)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(settings, cluster, clock, cache, queue, sweep, optional, loop, asyncio.Event(), clock.monotonic())
 

@@ -23,6 +23,7 @@ from plimsoll.api.v1alpha1 import ConfigRef
 from plimsoll.core.drift import digest
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
+from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction, to_dict
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.request import Request
 from plimsoll.core.rollout import Outcome, Unavailable
@@ -44,8 +45,11 @@ class Planner:
     _catalogue: Files = field(default_factory=dict)
     _catalogue_until: float = float("-inf")
 
-    async def plan(self, request: Request) -> Outcome:
-        """A Plan, a Refusal, or Unavailable when the model's configuration could not be had."""
+    async def plan(self, request: Request, correction: Correction = NOTHING_LEARNED) -> Outcome:
+        """A Plan, a Refusal, or Unavailable when the model's configuration could not be had.
+
+        ``correction``: what an engine that failed has taught.
+        """
         try:
             config = await self._config(request)
         except UnreadableError as error:
@@ -53,9 +57,9 @@ class Planner:
         seen = (config.origin, config.config, config.quant_config) if config else ()
         # Scaling and replicas are no part of the fingerprint, but bound how many replicas a plan may count on.
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas)
-        key = digest([request.fingerprint, *bounds, *seen])
+        key = digest([request.fingerprint, *bounds, *seen, to_dict(correction)])
         if key not in self._plans:
-            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config)
+            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, correction=correction)
             while len(self._plans) > REMEMBERED_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)

@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from plimsoll.core.conditions import Condition, Facts, Fleet, Problem, decide, merge
-from plimsoll.core.pods import Summary
+from plimsoll.core.obstacle import Obstacle
 
 SERVING = Fleet(wanted=2, floor=2, replicas=2, ready=2, updated_ready=2, rolled_out=True)
-LOADING = Fleet(wanted=2, floor=2, replicas=2, rolled_out=True, pods=Summary({"loading": 2}))
+LOADING = Fleet(wanted=2, floor=2, replicas=2, rolled_out=True, pods={"loading": 2})
 REFUSED = Problem("KVCacheTooSmall", "131072 tokens need 9 GiB, 6 GiB is left")
 
 
@@ -64,11 +64,39 @@ def _kstatus(facts: Facts) -> str:
             id="a new template rolls out",
         ),
         pytest.param(
-            Facts(planned="p", fleet=dataclasses.replace(LOADING, pods=Summary({"failing": 2}, "exit code 1"))),
+            Facts(planned="p", fleet=LOADING, obstacle=Obstacle("GPUFault", "exit code 1")),
             "InProgress",
-            "Failing",
-            "Failing",
-            id="the engine dies at start",
+            "GPUFault",
+            "GPUFault",
+            id="the engine dies at start of something that may pass",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=LOADING, obstacle=Obstacle("BadFlag", "exit code 2", lasting=True)),
+            "Failed",
+            "BadFlag",
+            "BadFlag",
+            id="the engine dies at start of something that stays",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=SERVING, obstacle=Obstacle("GPUFault", "one of many")),
+            "Current",
+            "FleetReady",
+            "MinimumReplicasAvailable",
+            id="enough serve whatever one pod does",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=SERVING, waits=Obstacle("NoSpareGPU", "the old pod serves")),
+            "InProgress",
+            "NoSpareGPU",
+            "MinimumReplicasAvailable",
+            id="a new template waits for a GPU",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=SERVING, waits=Obstacle("NoSpareGPU", "maxGPUs", lasting=True)),
+            "Failed",
+            "NoSpareGPU",
+            "MinimumReplicasAvailable",
+            id="a new template waits for a human",
         ),
     ],
 )

@@ -13,6 +13,7 @@ from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.kv import EngineOptions, Speculation
 from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.memory.loaded import loaded_weights
+from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
 from plimsoll.core.plan.demand import Demand, read_demand
 from plimsoll.core.plan.extra_args import BadFlagError, Overrides, read_overrides
 from plimsoll.core.plan.model import ModelConfig, bundled_config
@@ -68,6 +69,7 @@ class Wish:
     demand: Demand
     inventory: Inventory
     assumptions: tuple[str, ...] = ()
+    correction: Correction = NOTHING_LEARNED
 
     @property
     def fixed(self) -> Fixed:
@@ -106,7 +108,13 @@ class Wish:
         return by_gpus if limit is None else min(by_gpus, limit)
 
 
-def resolve_wish(spec: VLLMServiceSpec, replicas: int, config: ModelConfig | None, inventory: Inventory) -> Wish:
+def resolve_wish(
+    spec: VLLMServiceSpec,
+    replicas: int,
+    config: ModelConfig | None,
+    inventory: Inventory,
+    correction: Correction = NOTHING_LEARNED,
+) -> Wish:
     """Resolve names to facts.
 
     Raises:
@@ -133,7 +141,8 @@ def resolve_wish(spec: VLLMServiceSpec, replicas: int, config: ModelConfig | Non
         speculation=_speculation(overrides.speculative),
         demand=read_demand(spec),
         inventory=inventory,
-        assumptions=notes,
+        assumptions=(*([correction.because] if correction.because else []), *notes),
+        correction=correction,
     )
 
 
