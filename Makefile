@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Files run side by side: the real-API ones mostly wait, each for a control plane of its own.
 TEST_WORKERS ?= 4
 
-.PHONY: help setup check generate test lab lab-down demo bench
+.PHONY: help setup check generate kustomize test lab lab-down demo bench
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -19,12 +19,15 @@ check: setup ## lint, types, import contracts, generated files up to date
 	@$(VENV)/bin/lint-imports --no-logo
 	@$(PY) tools/generate.py --check
 
-generate: setup ## crds/ and docs/reference.md, from the models
+generate: setup ## crds/, docs/reference.md and the chart's README, from models and schemas
 	@$(PY) tools/generate.py
+
+kustomize: setup ## deploy/kustomize/base, from the chart
+	@$(PY) -m tools.kustomize
 
 test: setup ## the whole suite: unit, property, faults, real control plane
 	@sh tools/browser.sh
-	@$(PY) -m e2e.controlplane
+	@$(PY) -m e2e.controlplane helm
 	@$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile
 
 lab: setup ## a lab that stays: control plane, Prometheus, GPU nodes, operator (OPERATOR=0, NODES=, LOAD_SECONDS=)

@@ -33,7 +33,7 @@ class LabOptions:
     operator_command: Sequence[str] = operator_process.COMMAND
     operator_env: Mapping[str, str] = field(default_factory=dict)
     crds: Path = CHECKOUT / "crds"
-    operator_manifest: Path = CHECKOUT / "e2e" / "operator.yaml"
+    operator_manifest: Path = operator_process.MANIFEST
 
 
 class Lab:
@@ -114,9 +114,7 @@ class Lab:
             self._log(f"no operator: {manifest} does not exist")
             return
         self._log("starting the operator")
-        kubectl = self.plane.kubectl
-        kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": operator_process.NAMESPACE}})
-        kubectl("apply", "--server-side", "-n", operator_process.NAMESPACE, "-f", str(manifest))
+        operator_process.create_account(self.plane.kubectl, manifest)
         self.operator = Operator(
             self.plane, manifest, command=self.options.operator_command, extra_env=self.options.operator_env
         )

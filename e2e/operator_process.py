@@ -9,9 +9,12 @@ import yaml
 
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.api import Api
+from e2e.controlplane.kubectl import Kubectl
 from e2e.controlplane.process import Process
 
 NAMESPACE: Final = "plimsoll-system"
+# Not resolved: a folder that links to `e2e` is a checkout of its own (the tests start labs in one).
+MANIFEST: Final = Path(__file__).absolute().parents[1] / "deploy" / "kustomize" / "base" / "rbac.yaml"
 COMMAND: Final = (sys.executable, "-m", "plimsoll")
 READY_SECONDS: Final = 60.0
 
@@ -59,6 +62,12 @@ class Operator:
     def kill(self, *, comes_back: bool = True) -> None:
         """SIGKILL, in the middle of whatever it does."""
         self.process.kill(comes_back=comes_back)
+
+
+def create_account(kubectl: Kubectl, manifest: Path = MANIFEST) -> None:
+    """The operator's namespace, ServiceAccount and rights, as the chart renders them."""
+    kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+    kubectl("apply", "--server-side", "-n", NAMESPACE, "-f", str(manifest))
 
 
 def service_account(manifest: Path) -> str:

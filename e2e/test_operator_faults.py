@@ -15,12 +15,11 @@ from e2e.controlplane import ControlPlane
 from e2e.controlplane.api import Api, ApiError
 from e2e.eventually import eventually
 from e2e.labrun import CHECKOUT
-from e2e.operator_process import NAMESPACE, Operator
+from e2e.operator_process import MANIFEST, NAMESPACE, Operator, create_account
 from plimsoll.api import names
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(300)]
 
-MANIFEST: Final = CHECKOUT / "e2e" / "operator.yaml"
 CRDS: Final = CHECKOUT / "crds"
 FAST: Final = {"PLIMSOLL_SWEEP_SECONDS": "3"}
 SERVICES: Final = "/apis/plimsoll.dev/v1alpha1/namespaces/default/vllmservices"
@@ -31,7 +30,7 @@ DEPLOYMENTS: Final = "/apis/apps/v1/namespaces/default/deployments"
 def plane() -> Iterator[ControlPlane]:
     """A control plane of its own: these tests stop its parts and take rights away."""
     with ControlPlane(prometheus=False) as plane:
-        plane.kubectl("apply", "--server-side", "-f", str(MANIFEST))
+        create_account(plane.kubectl)
         yield plane
 
 

@@ -18,7 +18,7 @@ from aiohttp import ClientSession
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.commands import CONTROLLER_QPS
 from e2e.labrun import CHECKOUT
-from e2e.operator_process import Operator
+from e2e.operator_process import MANIFEST, Operator, create_account
 from plimsoll.adapters.kube import KubeCluster, load_configuration
 from plimsoll.adapters.ports import (
     CHILDREN,
@@ -48,10 +48,10 @@ def main() -> None:
         kubectl = plane.kubectl
         kubectl("apply", "--server-side", "-f", str(CHECKOUT / "crds"))
         kubectl("wait", "--for=condition=Established", "-f", str(CHECKOUT / "crds"))
-        kubectl("apply", "--server-side", "-f", str(CHECKOUT / "e2e" / "operator.yaml"))
+        create_account(kubectl)
         for namespace in ("one", "many", "bare"):
             kubectl("create", "namespace", namespace)
-        operator = Operator(plane, CHECKOUT / "e2e" / "operator.yaml", extra_env={"PLIMSOLL_WORKERS": str(WORKERS)})
+        operator = Operator(plane, MANIFEST, extra_env={"PLIMSOLL_WORKERS": str(WORKERS)})
         asyncio.run(_all(plane, operator))
 
 

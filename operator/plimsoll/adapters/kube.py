@@ -31,6 +31,7 @@ from plimsoll.adapters.ports import (
 )
 
 APPLY_PATCH = "application/apply-patch+yaml"
+MERGE_PATCH = "application/merge-patch+json"
 PAGE_SIZE = 500
 WATCH_SECONDS = 240
 SILENT_WATCH_SECONDS = 90
@@ -210,6 +211,16 @@ class KubeCluster:
         path = _path(kind, meta.get("namespace"), meta["name"], subresource)
         query = {"fieldManager": manager, "force": "true" if force else "false"}
         return await self._write("PATCH", kind, path, query, manifest, APPLY_PATCH)
+
+    async def annotate(
+        self, kind: Kind, target: Object, annotations: Mapping[str, str | None], manager: str, *, dry_run: bool = False
+    ) -> Object:
+        """Set annotations of this very object (by uid); None removes one. A dry run is the API server's own."""
+        meta = target["metadata"]
+        query = {"fieldManager": manager} | ({"dryRun": "All"} if dry_run else {})
+        body = {"metadata": {"uid": meta["uid"], "annotations": dict(annotations)}}
+        path = _path(kind, meta["namespace"], meta["name"])
+        return await self._write("PATCH", kind, path, query, body, MERGE_PATCH)
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
         """Delete this very object (by uid); gone already is fine."""

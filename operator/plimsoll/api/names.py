@@ -20,6 +20,7 @@ CATEGORIES: Final = ("inference",)
 MANAGER_CHILDREN: Final = "plimsoll"
 MANAGER_SCALE: Final = "plimsoll-scale"
 MANAGER_STATUS: Final = "plimsoll-status"
+MANAGER_CLI: Final = "plimsoll-cli"
 
 LABEL_NAME: Final = "app.kubernetes.io/name"
 LABEL_INSTANCE: Final = "app.kubernetes.io/instance"
@@ -62,6 +63,7 @@ MANAGERS: Final[Mapping[str, str]] = {
     MANAGER_CHILDREN: "Everything a service owns: Deployment, Service, PodDisruptionBudget, ControllerRevision.",
     MANAGER_SCALE: "The replica count of a Deployment, and nothing else.",
     MANAGER_STATUS: "The status of VLLMServices.",
+    MANAGER_CLI: "Annotations that a person sets with `plimsoll hold|accept|restart|approve|reject|revert`.",
 }
 
 LABELS: Final[Mapping[str, str]] = {

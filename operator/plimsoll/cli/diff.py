@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from plimsoll.cli.changes import ServiceDiff, compare
 from plimsoll.cli.diff_text import as_json, markdown, table
 from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit
-from plimsoll.cli.planning import Batch, Planned, plan_files
+from plimsoll.cli.planning import Batch, ModelConfigOption, Planned, given_config, plan_files
 from plimsoll.cli.prices import PriceOption, read_prices
+
+NAMES_SHOWN: Final = 5
 
 
 class Form(StrEnum):
@@ -28,6 +30,7 @@ Side = Annotated[str, typer.Argument(help="A file, a folder, or - for stdin (YAM
 def diff(
     old: Side,
     new: Side,
+    model_config: ModelConfigOption = None,
     price: PriceOption = None,
     output: Annotated[Form, typer.Option("--output", "-o", help="How to print the result.")] = Form.TABLE,
 ) -> None:
@@ -42,24 +45,36 @@ def diff(
       git archive main deploy | plimsoll diff - deploy -o markdown
       plimsoll diff old new --price NVIDIA-H100-80GB-HBM3=2.95
 
-    Exit code 0: nothing differs. 1: something does. 2: something could not be read; the rest is compared all the same.
+    Exit code 0: nothing differs. 1: something does. 2: something could not be read; what is known of both sides is
+    compared all the same.
     """
-    prices = read_prices(price)
+    prices, config = read_prices(price), given_config(model_config)
     if old == new == "-":
         complain("- stands for stdin and can be only one of the two sides")
         raise typer.Exit(BAD_INPUT)
-    before, after = plan_files([old], prices=prices), plan_files([new], prices=prices)
+    before, after = plan_files([old], config, prices), plan_files([new], config, prices)
     bad = [*_bad(before), *_bad(after)]
     for message in bad:
         complain(message)
     if before.empty and after.empty:
         complain(f"no VLLMService in {old} or {new}")
         raise typer.Exit(BAD_INPUT)
-    found = compare(before.planned, after.planned, prices)
-    _print(found, output)
+    found = compare(_comparable(before, after, new), _comparable(after, before, old), prices)
+    if found or not bad:
+        _print(found, output)
     if bad:
         raise typer.Exit(BAD_INPUT)
     raise typer.Exit(NO if any(each.kind != "unchanged" for each in found) else DONE)
+
+
+def _comparable(side: Batch, other: Batch, where: str) -> list[Planned]:
+    """Services of a side; what the other may have among the unreadable is neither added nor removed, but left out."""
+    there = {each.full_name for each in other.planned}
+    alone = [each.full_name for each in side.planned if each.full_name not in there] if other.bad else []
+    if alone:
+        shown = ", ".join(alone[:NAMES_SHOWN]) + (" …" if len(alone) > NAMES_SHOWN else "")
+        complain(f"not compared, since not all of {where} could be read: {shown}")
+    return [each for each in side.planned if each.full_name not in alone]
 
 
 def _bad(batch: Batch) -> Iterator[str]:

@@ -1,30 +1,22 @@
 """``plimsoll explain``: what a live service does and why, read from the cluster, in plain words."""
 
-import asyncio
-import os
-from collections.abc import Sequence
-from difflib import get_close_matches
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 from pydantic import ValidationError
 
-from plimsoll.adapters.kube import CredentialsError, KubeCluster, default_namespace, load_configuration
-from plimsoll.adapters.ports import SERVICES, ClusterError, NotFoundError, Object
+from plimsoll.adapters.kube import KubeCluster
+from plimsoll.adapters.ports import Object
 from plimsoll.api.status import VLLMServiceStatus
+from plimsoll.cli.cluster import NameArgument, NamespaceOption, with_service
 from plimsoll.cli.live import explain_object, live_sections
-from plimsoll.cli.output import BAD_INPUT, UNREACHABLE, Output, complain, emit
+from plimsoll.cli.output import BAD_INPUT, Output, complain, emit
 from plimsoll.cli.text import text_lines
-
-TIMEOUT_SECONDS: Final = 15.0
-NEAREST_SHOWN: Final = 3
 
 
 def explain(
-    name: Annotated[str, typer.Argument(help="Name of the VLLMService.")],
-    namespace: Annotated[
-        str, typer.Option("--namespace", "-n", help="Its namespace; else that of the kubeconfig's context.")
-    ] = "",
+    name: NameArgument,
+    namespace: NamespaceOption = "",
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")] = Output.TABLE,
 ) -> None:
     """Explain a live service: the plan, where the memory goes, what is observed, what needs attention, last decisions.
@@ -38,12 +30,7 @@ def explain(
     Exit code 0: explained. 2: there is no such service (the nearest names are listed). 3: the API server or its
     credentials cannot be had.
     """
-    try:
-        service = asyncio.run(_read(name, namespace))
-    except (CredentialsError, ClusterError) as error:
-        complain(str(error))
-        raise typer.Exit(UNREACHABLE) from None
-    told = explain_object(_understood(service))
+    told = explain_object(_understood(with_service(name, namespace, _itself)))
     if output is not Output.TABLE:
         emit(told, output)
         return
@@ -52,18 +39,8 @@ def explain(
         typer.echo(line)
 
 
-async def _read(name: str, namespace: str) -> Object:
-    kubeconfig = os.environ.get("KUBECONFIG", "")
-    configuration = await load_configuration(kubeconfig)
-    where = namespace or default_namespace(kubeconfig)
-    cluster = KubeCluster(configuration, TIMEOUT_SECONDS)
-    try:
-        return await cluster.get(SERVICES, where, name)
-    except NotFoundError:
-        complain(await _missing(cluster, where, name))
-        raise typer.Exit(BAD_INPUT) from None
-    finally:
-        await cluster.close()
+async def _itself(_cluster: KubeCluster, service: Object) -> Object:
+    return service
 
 
 def _understood(service: Object) -> Object:
@@ -76,23 +53,3 @@ def _understood(service: Object) -> Object:
         complain(f"{where}: {first['msg']}: use the plimsoll of the operator's own version")
         raise typer.Exit(BAD_INPUT) from None
     return service
-
-
-async def _missing(cluster: KubeCluster, namespace: str, name: str) -> str:
-    """Why there is no such service, and what is there; NotFoundError when the cluster has no such kind."""
-    try:
-        there = [str(obj["metadata"]["name"]) async for obj in cluster.list(SERVICES, namespace)]
-    except NotFoundError as error:
-        raise NotFoundError(
-            f"the cluster does not know VLLMServices ({error.message}): "
-            "plimsoll crd | kubectl apply --server-side -f - installs the kind"
-        ) from error
-    return f"no VLLMService {name!r} in namespace {namespace}; {_offer(name, there)}"
-
-
-def _offer(name: str, there: Sequence[str]) -> str:
-    if not there:
-        return "there is none at all: name another namespace with -n"
-    close = get_close_matches(name, there, n=NEAREST_SHOWN, cutoff=0.4)
-    shown = close or sorted(there)[:NEAREST_SHOWN]
-    return f"{'nearest' if close else 'there are'}: {', '.join(shown)}"

@@ -5,14 +5,15 @@ from typing import Final
 from plimsoll.cli.lazy import lazy_app
 from plimsoll.cli.main import COMMANDS
 
-SHOWN: Final = ("plan", "diff", "explain")
+SHOWN: Final = ("plan", "diff", "explain", "hold", "accept", "restart", "approve", "reject", "revert")
 
-ABOUT: Final = """Plan, compare and explain vLLM fleets.
+ABOUT: Final = """Plan, compare, explain and direct vLLM fleets.
 
 \b
   kubectl vllm plan service.yaml
   kubectl get vllm qwen-docs -o yaml | kubectl vllm diff - service.yaml
   kubectl vllm explain qwen-docs -n llm
+  kubectl vllm hold qwen-docs -n llm
 """
 
 app = lazy_app("kubectl vllm", ABOUT, {name: COMMANDS[name] for name in SHOWN})

@@ -13,12 +13,19 @@ COMMANDS: Final = {
     "diff": "plimsoll.cli.diff:diff",
     "explain": "plimsoll.cli.explain:explain",
     "check-log": "plimsoll.cli.check_log:check_log",
+    "hold": "plimsoll.cli.verbs:hold",
+    "accept": "plimsoll.cli.verbs:accept",
+    "restart": "plimsoll.cli.verbs:restart",
+    "approve": "plimsoll.cli.verbs:approve",
+    "reject": "plimsoll.cli.verbs:reject",
+    "revert": "plimsoll.cli.verbs:revert",
     "crd": "plimsoll.cli.crd:crd",
 }
 
 ABOUT: Final = """Plan, explain and check vLLM fleets before they cost anything.
 
-Only explain needs a cluster, and nothing needs a GPU. Start here:
+Only explain and the verbs (hold, accept, restart, approve, reject, revert) need a cluster, and nothing needs a GPU.
+Start here:
 
 \b
   plimsoll plan service.yaml               GPUs, flags and the arithmetic behind them

@@ -8,7 +8,7 @@ import typer
 
 from plimsoll.cli.hub import HubOption
 from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list
-from plimsoll.cli.planning import Planned, given_config, plan_files
+from plimsoll.cli.planning import ModelConfigOption, Planned, given_config, plan_files
 from plimsoll.cli.prices import PriceOption, read_prices
 from plimsoll.cli.text import text_lines
 from plimsoll.core.plan.words import sections
@@ -21,10 +21,7 @@ def plan(
             metavar="FILE…", help="VLLMService YAML or JSON: files, folders, or - for stdin.", show_default=False
         ),
     ],
-    model_config: Annotated[
-        Path | None,
-        typer.Option(help="A config.json to use in place of the catalogue's; hf_quant_config.json beside it is read."),
-    ] = None,
+    model_config: ModelConfigOption = None,
     hub: HubOption = False,
     price: PriceOption = None,
     html: Annotated[

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +24,10 @@ from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.plan.wish import Inventory
 from plimsoll.core.request import minimum_replicas
 
+ModelConfigOption = Annotated[
+    Path | None,
+    typer.Option(help="A config.json to use in place of the catalogue's; hf_quant_config.json beside it is read."),
+]
 ConfigMaps = Mapping[tuple[str, str], ConfigMap]
 
 

@@ -24,7 +24,6 @@ from plimsoll.core.serve_flags import ServeFlags, read_serve_flags
 from plimsoll.facts import gpus
 from plimsoll.facts.engines import NEWEST, NEWEST_RELEASE, OLDEST_RELEASE, EngineVersion
 from plimsoll.facts.gpus import GPU
-from plimsoll.facts.limits import states_max_model_len
 from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitecture
 
 GIB: Final = 1 << 30
@@ -251,8 +250,6 @@ def _start(
     )
     facts = source(request)
     settings = _portable(flags.options, device)
-    if not (states_max_model_len(facts.raw) or states_max_model_len(facts.config)):
-        settings["allow_long_max_model_len"] = True
     if fields.get("gpu") is None and fields.get("gpu_memory_bytes") is None:
         settings.setdefault("max_num_seqs", _USUAL_SEQUENCES)
     options = EngineOptions(

@@ -10,9 +10,8 @@ from typing import Final
 from plimsoll.facts.fields import MAX_TOKENS, Fields
 
 DEFAULT_MAX_MODEL_LEN: Final = 2048
-LIMIT_KEY: Final = "max_position_embeddings"
 _LENGTH_KEYS: Final = (
-    LIMIT_KEY,
+    "max_position_embeddings",
     "n_positions",
     "max_seq_len",
     "seq_length",
@@ -30,7 +29,7 @@ def max_model_len(top: Fields, text: Fields) -> int:
     """The longest context in tokens that vLLM accepts for this checkpoint without an override."""
     lengths = [length for key in _LENGTH_KEYS if (length := _length(text, key)) is not None]
     if not lengths:
-        text.assumed.append(text.name(LIMIT_KEY))
+        text.assumed.append(text.name(_LENGTH_KEYS[0]))
     length = _length(text, "model_max_length") or min(lengths, default=DEFAULT_MAX_MODEL_LEN)
     if "gemma3" in top.model_type:
         return length
@@ -41,9 +40,9 @@ def max_model_len(top: Fields, text: Fields) -> int:
     return max(1, min(MAX_TOKENS, int(length * factor)))
 
 
-def states_max_model_len(config: Mapping[str, object]) -> bool:
-    """Whether a decoder's configuration itself says how long a context may be; else vLLM takes whatever is asked."""
-    return any(config.get(key) is not None for key in _LENGTH_KEYS)
+def writes_max_model_len(text: Fields) -> bool:
+    """Whether a decoder's configuration itself says how long a context may be."""
+    return any(text.has(key) for key in _LENGTH_KEYS)
 
 
 def original_max_positions(top: Fields, text: Fields) -> int | None:

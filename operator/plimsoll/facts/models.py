@@ -240,9 +240,11 @@ class ModelFacts:
     """Everything the planner knows about one checkpoint; equal only to itself, so that results can be remembered by it.
 
     ``layers`` are the decoder's, in order; ``draft_layers`` those its multi-token predictor would add,
-    ``draft_modules`` how many modules of it the file declares. ``head_size`` is the figure vLLM keeps for the whole
-    model (the compressed vector under MLA): it sizes hybrid blocks with it even where layers differ. ``raw`` is the
-    decoder's part as written, ``config`` the whole file; ``assumed`` names absent keys that got their default.
+    ``draft_modules`` how many modules of it the file declares. ``limit_is_assumed``: ``max_model_len`` is a default
+    that refuses nothing, because the file leaves out what every published one writes. ``head_size`` is the figure
+    vLLM keeps for the whole model (the compressed vector under MLA): it sizes hybrid blocks with it even where layers
+    differ. ``raw`` is the decoder's part as written, ``config`` the whole file; ``assumed`` names absent keys that got
+    their default.
     """
 
     architecture: str
@@ -253,6 +255,7 @@ class ModelFacts:
     head_size: int
     dtype: str
     max_model_len: int
+    limit_is_assumed: bool = False
     quantisation: Quantisation = field(default_factory=Quantisation)
     draft_layers: tuple[Layer, ...] = ()
     draft_modules: int = 0
@@ -279,11 +282,6 @@ class ModelFacts:
     def has_state(self) -> bool:
         """Whether any layer keeps recurrent state."""
         return any(isinstance(cache, RecurrentState) for cache in self.caches)
-
-    @cached_property
-    def limit_is_assumed(self) -> bool:
-        """Whether ``max_model_len`` is a default, because the file leaves out what every published one writes."""
-        return any(key.rpartition(".")[2] == "max_position_embeddings" for key in self.assumed)
 
     @cached_property
     def states_are_mamba(self) -> bool:

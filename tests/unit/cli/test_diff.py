@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from plimsoll.cli.main import app
+from plimsoll.core.plan.model import bundled_config
 from tests.unit.cli.services import H100, service, written
 
 
@@ -153,6 +154,34 @@ def test_bad_input_is_exit_2(arguments: list[str], said: str) -> None:
     result = CliRunner().invoke(app, ["diff", *arguments], input=written(service()))
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+@pytest.mark.parametrize(("old", "new"), [("{", written(service())), (written(service()), "{")])
+def test_a_side_that_cannot_be_read_compares_nothing(tmp_path: Path, old: str, new: str) -> None:
+    result = diff(tmp_path, old, new)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "not YAML" in result.stderr
+    assert "not compared, since not all of" in result.stderr
+    assert "llm/docs" in result.stderr
+
+
+def test_what_may_stand_in_an_unreadable_document_is_not_called_removed(tmp_path: Path) -> None:
+    old = written(service("docs"), service("chat"))
+    result = diff(tmp_path, old, f"{written(service('docs', contextTokens=1024))}---\n{{\n")
+    assert result.exit_code == 2
+    assert "llm/docs: changed" in result.stdout
+    assert "llm/chat" not in result.stdout
+    assert "not compared" in result.stderr
+
+
+def test_a_model_configuration_replaces_the_catalogues_on_both_sides(tmp_path: Path) -> None:
+    known = bundled_config("Qwen/Qwen3-8B")
+    assert known is not None
+    (tmp_path / "config.json").write_text(json.dumps(known.config))
+    mine: dict[str, Any] = {"model": {"id": "acme/tuned"}}
+    old, new = written(service(**mine)), written(service(**mine, contextTokens=1024))
+    result = diff(tmp_path, old, new, "-o", "json", "--model-config", str(tmp_path / "config.json"))
+    assert only_service(result)["restarts"].startswith("1 pod replaced")
 
 
 def test_a_bad_document_does_not_hide_the_rest(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def plan_service(
 def _check_model_limit(wish: Wish) -> None:
     """No context beyond what the model was made for, where its file says so."""
     limit, asked = wish.facts.max_model_len, wish.context_tokens
-    if asked <= limit or not wish.states_limit:
+    if asked <= limit or wish.facts.limit_is_assumed:
         return
     message = (
         f"spec.contextTokens: {asked} is above the {limit} tokens that {wish.spec.model.id} allows "

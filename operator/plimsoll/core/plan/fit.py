@@ -272,8 +272,6 @@ def _options(wish: Wish, shape: Shape, knobs: Knobs) -> EngineOptions:
         "enable_prefix_caching": True,
         "gdn_prefill_backend": GDN_PREFILL_BACKEND,
         "text_only": wish.spec.model.text_only,
-        # A limit that the file does not write is nobody's refusal.
-        "allow_long_max_model_len": not wish.states_limit,
     }
     if wish.correction.kv_cache_dtype:
         ours["kv_cache_dtype"] = wish.correction.kv_cache_dtype

@@ -23,7 +23,6 @@ from plimsoll.core.rows import as_cuda
 from plimsoll.facts import catalogue, engines, gpus
 from plimsoll.facts.engines import EngineVersion
 from plimsoll.facts.gpus import GPU
-from plimsoll.facts.limits import states_max_model_len
 from plimsoll.facts.models import ModelConfigError, ModelFacts, UnknownArchitecture, read_model
 from plimsoll.facts.overrides import overridden
 
@@ -86,11 +85,6 @@ class Wish:
     def context_tokens(self) -> int:
         """The engine's maximum length: what is asked, or more where the user's own flag says so."""
         return max(self.spec.context_tokens, self.overrides.options.get("max_model_len") or 0)
-
-    @property
-    def states_limit(self) -> bool:
-        """Whether the model's file writes how long a context may be."""
-        return bool(states_max_model_len(self.facts.raw) or states_max_model_len(self.facts.config))
 
     @cached_property
     def least_weights_bytes(self) -> float:

@@ -8,7 +8,7 @@ from plimsoll.facts.families.drafts import draft_layers, module_count
 from plimsoll.facts.families.reading import Reading, as_object, decoder_part
 from plimsoll.facts.families.registry import family_of, model_type_of, resolve_architecture
 from plimsoll.facts.fields import Fields
-from plimsoll.facts.limits import max_model_len, original_max_positions
+from plimsoll.facts.limits import max_model_len, original_max_positions, writes_max_model_len
 from plimsoll.facts.models import Dimensions, JSONObject, ModelFacts
 from plimsoll.facts.quantisation import read_quantisation
 
@@ -29,6 +29,7 @@ def read(config: JSONObject, quant_config: JSONObject | None, weights_bytes: int
         head_size=family.head_size(reading),
         dtype=dtype,
         max_model_len=max_model_len(reading.top, reading.text),
+        limit_is_assumed=not writes_max_model_len(reading.text),
         original_max_positions=original_max_positions(reading.top, reading.text),
         quantisation=read_quantisation(config, reading.text.values, quant_config),
         draft_layers=draft_layers(reading, family.name, layers),

@@ -1,0 +1,51 @@
+{{- define "plimsoll.fullname" -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride -}}
+{{- else if contains .Chart.Name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name .Chart.Name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "plimsoll.selectorLabels" -}}
+app.kubernetes.io/name: plimsoll
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/component: operator
+{{- end -}}
+
+{{- define "plimsoll.labels" -}}
+{{ include "plimsoll.selectorLabels" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
+{{- end -}}
+
+{{- define "plimsoll.serviceAccountName" -}}
+{{- .Values.serviceAccount.name | default (include "plimsoll.fullname" .) -}}
+{{- end -}}
+
+{{- /* A digest wins over a tag; without either it is the version this chart was made for. */}}
+{{- define "plimsoll.image" -}}
+{{- if .Values.image.digest -}}
+{{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
+{{- else -}}
+{{- printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion) -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* The variables of operator/plimsoll/settings.py: settings.sweepSeconds is PLIMSOLL_SWEEP_SECONDS. */}}
+{{- define "plimsoll.env" -}}
+- name: PLIMSOLL_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+{{- with .Values.namespaces }}
+- name: PLIMSOLL_NAMESPACES
+  value: {{ join "," . | quote }}
+{{- end }}
+{{- range $name, $value := .Values.settings }}
+{{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
+- name: PLIMSOLL_{{ snakecase $name | upper }}
+  value: {{ toString $value | quote }}
+{{- end }}
+{{- end }}
+{{- end -}}

@@ -1,0 +1,64 @@
+{{- /*
+The operator's rights, and the only place where they are written: the lab and e2e run with what this renders
+(deploy/kustomize/base/rbac.yaml), and after `make test` the verbs really used are compared with it (e2e/verbs.py).
+After a change: `make kustomize`. No rule may name Secrets.
+*/}}
+
+{{- /* In every namespace it serves. */}}
+{{- define "plimsoll.rules.services" -}}
+# The services, and what it says about them. It never writes a spec.
+- apiGroups: [plimsoll.dev]
+  resources: [vllmservices]
+  verbs: [list, watch]
+- apiGroups: [plimsoll.dev]
+  resources: [vllmservices/status]
+  verbs: [patch]
+# blockOwnerDeletion in owner references asks for this where the admission plug-in checks it (OpenShift).
+- apiGroups: [plimsoll.dev]
+  resources: [vllmservices/finalizers]
+  verbs: [update]
+# What a service owns. Deployments and Services go with their owner; only what may become superfluous is deleted.
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [apps]
+  resources: [controllerrevisions]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+# How its pods fare.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list, watch]
+# spec.model.configRef names a ConfigMap of the service's own namespace.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get]
+# What `kubectl describe` shows.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create]
+{{- end -}}
+
+{{- /* Only when it serves the whole cluster. */}}
+{{- define "plimsoll.rules.cluster" -}}
+# Kopf looks at namespaces and at which kinds are served, when it watches the whole cluster.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [list, watch]
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [list, watch]
+{{- end -}}
+
+{{- /* In the operator's own namespace. */}}
+{{- define "plimsoll.rules.own" -}}
+# Its catalogue ConfigMaps (label plimsoll.dev/model-catalogue).
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [list]
+{{- end -}}
