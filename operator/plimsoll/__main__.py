@@ -71,7 +71,7 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic)
         reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
-        survey = Survey(cluster, clock.monotonic, settings.gpu_limits)
+        survey = Survey(cluster, clock.monotonic)
         children = Children(cluster, cache)
         reconciler = Reconciler(cache, planner, children, reporter, survey, Postmortem(cluster), clock)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)

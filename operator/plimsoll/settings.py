@@ -1,7 +1,7 @@
 """The operator's own settings, from the environment: what its owner decides, never a tenant."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 PREFIX = "PLIMSOLL_"
 
@@ -21,8 +21,6 @@ class Settings:
     kubeconfig: str = ""
     """Path of a kubeconfig; empty: the pod's service account, else the user's default."""
     prometheus_url: str = ""
-    gpu_limits: Mapping[str, int] = field(default_factory=dict)
-    """GPU product → how many of them the cluster may grow to; for products whose nodes are added on demand."""
     http_host: str = "0.0.0.0"  # noqa: S104 - probes come from the kubelet, from outside the pod
     http_port: int = 8080
     workers: int = 8
@@ -42,7 +40,6 @@ class Settings:
             namespaces=tuple(n for n in read.text("NAMESPACES", "").replace(" ", "").split(",") if n),
             kubeconfig=env.get("KUBECONFIG", ""),
             prometheus_url=read.text("PROMETHEUS_URL", ""),
-            gpu_limits=read.counts("GPU_LIMITS"),
             http_host=read.text("HTTP_HOST", cls.http_host),
             http_port=int(read.number("HTTP_PORT", cls.http_port, 0, 65535)),
             workers=int(read.number("WORKERS", cls.workers, 1, 64)),
@@ -72,15 +69,6 @@ class _Reader:
         if not low <= value <= high:
             raise SettingsError(f"{PREFIX}{name}: {raw} is outside {low:g} to {high:g}")
         return value
-
-    def counts(self, name: str) -> dict[str, int]:
-        """``A=1,B=2`` as a table."""
-        pairs = [pair.partition("=") for pair in self.text(name, "").replace(" ", "").split(",") if pair]
-        for key, _, value in pairs:
-            if not key or not value.isdigit():
-                shown = f"{key}={value}" if value else key
-                raise SettingsError(f"{PREFIX}{name}: {shown!r} is not PRODUCT=COUNT, such as NVIDIA-L40S=8")
-        return {key: int(value) for key, _, value in pairs}
 
     def choice(self, name: str, default: str, allowed: tuple[str, ...]) -> str:
         value = self.env.get(PREFIX + name, default).lower()

@@ -30,7 +30,7 @@ class Survey:
 
     cluster: Cluster
     monotonic: Callable[[], float]
-    limits: Mapping[str, int] = field(default_factory=dict)
+    limits: Callable[[], Mapping[str, int]] = dict
     _nodes: dict[str, tuple[float, tuple[Node, ...]]] = field(default_factory=dict)
     _taken: dict[str, tuple[float, Requests]] = field(default_factory=dict)
     _forbidden_until: float = float("-inf")
@@ -48,7 +48,7 @@ class Survey:
 
     def on_demand(self, needs: Needs, room: Room | None) -> int | None:
         """GPUs of the product that may still be added; None where no limit is set or nothing can be counted."""
-        limit = self.limits.get(needs.selector.get(names.GPU_PRODUCT_LABEL, ""))
+        limit = self.limits().get(needs.selector.get(names.GPU_PRODUCT_LABEL, ""))
         return None if limit is None or room is None else max(0, limit - room.gpus_taken)
 
     async def _look(self, needs: Needs) -> Room:
@@ -59,7 +59,7 @@ class Survey:
             several = candidates[start : start + AT_ONCE]
             taken |= dict(zip(several, await asyncio.gather(*map(self._taken_on, several)), strict=True))
             found = capacity.room(needs, _seen(nodes, candidates, taken), taken)
-            if found.fits and not self.limits:
+            if found.fits:
                 return found
         return capacity.room(needs, nodes, taken)
 

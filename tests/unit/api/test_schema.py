@@ -82,6 +82,8 @@ def test_only_constants_are_schema_defaults() -> None:
         "spec.tuning": {},
         "spec.tuning.mode": "Recommend",
         "spec.replicas": 1,
+        "spec.rollout": {},
+        "spec.rollout.noSpareGPU": "Wait",
         "spec.mode": "Act",
     }
 
