@@ -9,6 +9,7 @@ from e2e import operator_process
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
+from e2e.eventually import eventually
 from e2e.fleet import Fleet, NodeSpec, parse_nodes
 from e2e.fleet.commands import SOCKET_NAME
 from e2e.fleet_thread import FleetThread
@@ -92,7 +93,13 @@ class Lab:
             self._log(f"no CRD in {self.options.crds}")
             return
         self.plane.kubectl("apply", "--server-side", *files)
-        self.plane.kubectl("wait", "--for=condition=Established", f"--timeout={ESTABLISHED_SECONDS}s", *files)
+        # Not `kubectl wait`: in the first moment a CRD has no conditions at all, which it takes for an error.
+        status = 'jsonpath={.items[*].status.conditions[?(@.type=="Established")].status}'
+        established = " ".join(["True"] * len(files))
+        eventually(
+            lambda: self.plane.kubectl("get", "crd", "-o", status).strip() == established,
+            within_seconds=ESTABLISHED_SECONDS,
+        )
 
     def _start_fleet(self, nodes: Sequence[NodeSpec]) -> None:
         self._log(f"starting nodes {self.options.nodes}")

@@ -45,6 +45,7 @@ ANNOTATION_VERSION: Final = f"{GROUP}/version"
 
 GPU_PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 GPU_RESOURCE: Final = "nvidia.com/gpu"
+MIG_RESOURCE_PREFIX: Final = "nvidia.com/mig-"
 
 # Condition types.
 READY: Final = "Ready"

@@ -14,6 +14,8 @@ Text = Annotated[str, Field(max_length=32_768)]
 Time = Annotated[str, Field(max_length=40, json_schema_extra={"format": "date-time"})]
 Count = Annotated[int, Field(ge=0)]
 MAX_DECISIONS = 10
+NOT_OBSERVED = -1
+"""``observedGeneration`` of an object that the operator has not looked at yet."""
 
 
 class Condition(APIModel):
@@ -98,6 +100,37 @@ class Latency(APIModel):
     itl_ms: Range | None = Field(default=None, description="Inter-token latency, milliseconds.")
 
 
+class Startup(APIModel):
+    """From a container's start to its first request, estimated on the slow side, in seconds."""
+
+    seconds: Count = Field(description="The sum of the parts.")
+    fetch_seconds: Count = Field(description="Fetching from the hub; 0 when nothing is.")
+    read_seconds: Count = Field(description="Reading the weights into the GPUs.")
+    process_seconds: Count = Field(description="Processes, CUDA contexts and communicators.")
+    compile_seconds: Count = Field(description="Compilation with a cold cache.")
+    capture_seconds: Count = Field(description="CUDA graphs.")
+    probe_seconds: Count = Field(description="The start-up probe's budget: then the container is restarted.")
+    deadline_seconds: Count = Field(description="With pulls and scheduling: then the roll-out is called too slow.")
+    basis: Text = Field(description="Bytes and speeds the estimate rests on.")
+
+
+class Drain(APIModel):
+    """How a pod ends, in seconds."""
+
+    pre_stop_seconds: Count = Field(description="It goes on to take requests until routers have forgotten it.")
+    timeout_seconds: Count = Field(description="Requests in flight may go on for so long.")
+    grace_seconds: Count = Field(description="Then it is killed: longer than both.")
+    basis: Text = Field(description="Where the timeout comes from.")
+
+
+class Host(APIModel):
+    """What a pod requests of its host beside GPUs."""
+
+    memory_bytes: Count = Field(description="Memory, shared memory included.")
+    cpu_cores: Count = Field(description="CPU cores.")
+    shared_memory_bytes: Count = Field(description="Size of /dev/shm.")
+
+
 class Rejected(APIModel):
     """A candidate that was tried and not chosen."""
 
@@ -128,6 +161,9 @@ class Plan(APIModel):
         default=None, alias="availableKVBytes", description="Bytes left for the KV cache on the worst GPU."
     )
     latency: Latency | None = Field(default=None, description="Expected latencies at the load of the spec.")
+    startup: Startup | None = Field(default=None, description="How long a pod takes to start.")
+    drain: Drain | None = Field(default=None, description="How a pod ends.")
+    host: Host | None = Field(default=None, description="What a pod requests of its host beside GPUs.")
     slo_met: Literal["yes", "no", "unknown"] | None = Field(
         default=None, description="Whether the plan is expected to meet the SLO."
     )
@@ -176,8 +212,8 @@ class Summary(APIModel):
 class VLLMServiceStatus(APIModel):
     """What the operator plans, sees and decided."""
 
-    observed_generation: Count | None = Field(
-        default=None, description="The metadata.generation this status was written for."
+    observed_generation: Annotated[int, Field(ge=NOT_OBSERVED)] | None = Field(
+        default=None, description="The metadata.generation this status was written for; -1 until the first is written."
     )
     conditions: tuple[Condition, ...] = Field(
         default=(),

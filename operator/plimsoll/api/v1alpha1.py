@@ -12,49 +12,20 @@ from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
 from plimsoll.api import names
-from plimsoll.api.model import VALIDATIONS, APIModel, Rule, unique
+from plimsoll.api.model import APIModel, Rule, unique
+from plimsoll.api.units import ByteQuantity, Duration
+from plimsoll.api.weights import ImageReference, ObjectName, WeightsSource
 
 MAX_TOKENS = 16_777_216
 """No model serves longer requests; a bound keeps sums of tokens far from overflow."""
 MAX_REPLICAS = 10_000
 MAX_GPUS = 100_000
 
-_SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0}
 _SET: Final[JsonDict] = {"x-kubernetes-list-type": "set"}
 _NAME_PATTERN = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _NAME_MAX_LENGTH = 50  # a Service name has 63; suffixes for canary and revision need the rest
 
 
-def duration_seconds(text: str) -> float:
-    """Seconds of a Duration such as ``1.5s``, ``50ms`` or ``2m``."""
-    unit = text.lstrip("0123456789.")
-    return float(text.removesuffix(unit)) * _SECONDS_PER_UNIT[unit]
-
-
-def _is_longer_than_zero(text: str) -> bool:
-    return duration_seconds(text) > 0
-
-
-_LONGER_THAN_ZERO = Rule(
-    cel="duration(self) > duration('0s')", message="a latency target must be longer than 0", holds=_is_longer_than_zero
-)
-
-
-def _longer_than_zero(text: str) -> str:
-    if not _is_longer_than_zero(text):
-        raise _LONGER_THAN_ZERO.error()
-    return text
-
-
-Duration = Annotated[
-    str,
-    Field(
-        pattern=r"^[0-9]{1,6}(\.[0-9]{1,3})?(ms|s|m)$",
-        max_length=12,
-        json_schema_extra={VALIDATIONS: [_LONGER_THAN_ZERO.as_validation()]},
-    ),
-    AfterValidator(_longer_than_zero),
-]
 Tokens = Annotated[int, Field(ge=1, le=MAX_TOKENS)]
 # What a node label may hold, since the value becomes a node selector.
 GPUProduct = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$", max_length=63)]
@@ -83,12 +54,7 @@ def _typical_request_tokens(load: "LoadSpec | None") -> int:
 class ConfigRef(APIModel):
     """A ConfigMap in the service's namespace that holds the model's config.json."""
 
-    name: str = Field(
-        description="Name of the ConfigMap.",
-        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$",
-        max_length=253,
-        examples=["my-model-config"],
-    )
+    name: ObjectName = Field(description="Name of the ConfigMap.", examples=["my-model-config"])
     key: str = Field(
         default="config.json",
         description="Key in the ConfigMap's data.",
@@ -99,6 +65,18 @@ class ConfigRef(APIModel):
 
 class ModelSpec(APIModel):
     """The model to serve."""
+
+    rules: ClassVar = (
+        Rule(
+            cel="!has(self.source) || !self.id.startsWith('/')",
+            message=(
+                "id is a path in the engine's image: leave source out, or name the model in id and the folder of its "
+                "weights in source"
+            ),
+            holds=lambda model: model.source is None or not model.id.startswith("/"),
+            field="source",
+        ),
+    )
 
     id: str = Field(
         description=(
@@ -121,6 +99,13 @@ class ModelSpec(APIModel):
     config_ref: ConfigRef | None = Field(
         default=None,
         description="Where the model's config.json is, for a model no catalogue knows. It wins over every catalogue.",
+    )
+    source: WeightsSource | None = Field(
+        default=None,
+        description=(
+            "Where the weights come from. Left out: the hub, or the engine's image when id is an absolute path. A "
+            "change restarts the pods, a few at a time."
+        ),
     )
 
 
@@ -309,14 +294,12 @@ class EngineSpec(APIModel):
         max_length=32,
         examples=["0.32.0"],
     )
-    image: str | None = Field(
+    image: ImageReference | None = Field(
         default=None,
         description=(
             "Container image of the engine, for a mirror or an own build; it must hold the vLLM of engine.version. "
             "Left out: vllm/vllm-openai with the version as its tag."
         ),
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._/:@-]*$",
-        max_length=512,
         examples=["registry.example.com/vllm/vllm-openai:v0.32.0"],
     )
     extra_args: tuple[EngineArgument, ...] = Field(
@@ -328,6 +311,53 @@ class EngineSpec(APIModel):
         max_length=64,
         strict=False,
         examples=[["--kv-cache-dtype=fp8", "--enable-auto-tool-choice"]],
+    )
+    security: Literal["Restricted", "Baseline"] | None = Field(
+        default=None,
+        description=(
+            "Restricted: not root, read-only root file system, no capabilities, as the Pod Security level of that "
+            "name asks. Baseline: the image's own user and a writable root. Left out: Restricted where the image is "
+            "known to run so (vllm-openai from 0.25 on), else Baseline."
+        ),
+    )
+    shared_memory: ByteQuantity | None = Field(
+        default=None,
+        description="Size of /dev/shm, which is counted as memory of the pod. Left out: 2Gi for each of its GPUs.",
+        examples=["16Gi"],
+    )
+
+
+class StartupSpec(APIModel):
+    """How long a pod may take to start."""
+
+    timeout: Duration | None = Field(
+        default=None,
+        description=(
+            "A container that has not served by then is restarted. Left out: twice the estimate in "
+            "status.plan.startup, and 5 minutes at least."
+        ),
+        examples=["45m"],
+    )
+
+
+class DrainSpec(APIModel):
+    """How a pod ends without losing requests."""
+
+    timeout: Duration | None = Field(
+        default=None,
+        description=(
+            "How long requests in flight may go on after a pod was told to end. Left out: the longest generation "
+            "expected, between 1 and 9 minutes (status.plan.drain)."
+        ),
+        examples=["5m"],
+    )
+    endpoint_delay: Duration | None = Field(
+        default=None,
+        description=(
+            "How long an ending pod goes on to take requests, until every router has forgotten it. Left out: what the "
+            "operator's owner set, 10s."
+        ),
+        examples=["15s"],
     )
 
 
@@ -399,6 +429,8 @@ class VLLMServiceSpec(APIModel):
     )
     rollout: RolloutSpec = Field(default=RolloutSpec(), description="How pods are replaced when they must change.")
     engine: EngineSpec = Field(default=EngineSpec(), description="The vLLM engine: version, image, further arguments.")
+    startup: StartupSpec | None = Field(default=None, description="How long a pod may take to start.")
+    drain: DrainSpec | None = Field(default=None, description="How a pod ends without losing requests.")
     replicas: int = Field(
         default=1,
         description=(

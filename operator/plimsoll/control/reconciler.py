@@ -5,13 +5,13 @@ What each step does stands elsewhere: which plan runs in ``core/rollout.py``, th
 ``report.py``. Nodes and logs are looked at only when a decision or a sentence needs them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from plimsoll.adapters.ports import DEPLOYMENTS, REVISIONS, SERVICES, Clock
+from plimsoll.adapters.ports import DEPLOYMENTS, REVISIONS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
@@ -67,7 +67,8 @@ class Reconciler:
     reporter: Reporter
     survey: Survey
     postmortem: Postmortem
-    clock: Clock
+    wall_seconds: Callable[[], float]
+    """Seconds since 1970: to compare with times that pods carry."""
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; the seconds after which to look again, or None when only an event should cause it."""
@@ -145,7 +146,7 @@ class Reconciler:
         return next_step(target, seen.kept, seen.live, wanted, policy, self._progress(seen))
 
     def _progress(self, seen: _Seen) -> Progress:
-        pods, now = seen.pods, self.clock.seconds()
+        pods, now = seen.pods, self.wall_seconds()
         waits = [now - pod.since_seconds for pod in seen.new_pods if pod.unplaced and pod.since_seconds is not None]
         return Progress(
             serving=sum(pod.phase in ("ready", "unready") for pod in pods),
@@ -192,7 +193,7 @@ class Reconciler:
         view = View(
             live=live,
             pods=seen.pods if facts.waits else seen.new_pods,
-            now_seconds=self.clock.seconds(),
+            now_seconds=self.wall_seconds(),
             load_seconds=target.revision.load_seconds,
             failure=seen.finding.failure if seen.finding else None,
             tried=seen.tried,

@@ -17,7 +17,6 @@ from plimsoll.facts.engines import EngineVersion, default_utilisation
 from plimsoll.facts.models import ModelFacts
 from plimsoll.facts.parsers import parsers_of
 
-SHUTDOWN_TIMEOUT_SECONDS: Final = 120
 _BUCKETS_SINCE: Final = 32
 """First recorded release with ``--custom-histogram-buckets``; the one before does not have it."""
 # Default bounds of vLLM 0.32, as its /metrics shows them; below 10 ms it has none for ITL.
@@ -33,11 +32,17 @@ _ITL_BUCKETS: Final = (
 Argument = tuple[str, ...]
 
 
-def engine_args(start: EngineStart, demand: Demand, model_id: str, extra_args: Sequence[str] = ()) -> tuple[str, ...]:
-    """Arguments after the model's name, in a fixed order; the user's own replace ours of the same flag."""
+def engine_args(
+    start: EngineStart, demand: Demand, model_id: str, extra_args: Sequence[str] = (), *, drain_seconds: int
+) -> tuple[str, ...]:
+    """Arguments after the model's name, in a fixed order; the user's own replace ours of the same flag.
+
+    ``drain_seconds``: how long requests in flight may go on after SIGTERM.
+    """
     theirs = {_dest(name) for name in argv_flags(extra_args, start.options.version)}
-    ours = (argument for argument in _ours(start, demand, model_id) if _dest(argument[0]) not in theirs)
-    return (*(word for argument in ours for word in argument), *extra_args)
+    ours = (*_ours(start, demand, model_id), *_draining(start.options.version, drain_seconds))
+    kept = (argument for argument in ours if _dest(argument[0]) not in theirs)
+    return (*(word for argument in kept for word in argument), *extra_args)
 
 
 def _dest(name: str) -> str:
@@ -126,10 +131,13 @@ def _without_towers(options: EngineOptions) -> Iterator[Argument]:
 
 
 def _serving(version: EngineVersion, demand: Demand) -> Iterator[Argument]:
-    if _knows(version, "--shutdown-timeout"):
-        yield "--shutdown-timeout", str(SHUTDOWN_TIMEOUT_SECONDS)
     if demand.has_targets and version.at_least(_BUCKETS_SINCE):
         yield "--custom-histogram-buckets", histogram_buckets(demand)
+
+
+def _draining(version: EngineVersion, seconds: int) -> Iterator[Argument]:
+    if _knows(version, "--shutdown-timeout"):
+        yield "--shutdown-timeout", str(seconds)
 
 
 def histogram_buckets(demand: Demand) -> str:
@@ -149,4 +157,4 @@ def _has_gated_delta_net(facts: ModelFacts) -> bool:
 
 
 def _knows(version: EngineVersion, name: str) -> bool:
-    return engine_flags.flag_problem(name, version) is None
+    return engine_flags.surely_knows(name, version)

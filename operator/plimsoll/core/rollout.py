@@ -11,7 +11,7 @@ from plimsoll.core.drift import differs, digest
 from plimsoll.core.manifests.deployment import deployment
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.pdb import disruption_budget
-from plimsoll.core.manifests.pod import DEFAULT_IMAGE, PodRequest, pod_template
+from plimsoll.core.manifests.pod import PodRequest, pod_template
 from plimsoll.core.manifests.revision import Revision, current, new_revision
 from plimsoll.core.manifests.service import network_service
 from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
@@ -20,6 +20,7 @@ from plimsoll.core.request import Request
 from plimsoll.core.steps import Step
 
 DIFF_LIMIT: Final = 400
+OLD_DEADLINE_MARGIN_SECONDS: Final = 120
 _PLANNED: Final = "plannedReplicas"
 """Key of a kept plan for the replicas it was made for: no part of the choice, and not reported."""
 
@@ -95,13 +96,11 @@ def replanned(
 
 def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any] | None = None) -> Revision:
     """The revision that a fresh plan would become. ``learned``: what an engine taught that it was made with."""
-    image = request.spec.engine.image or f"{DEFAULT_IMAGE}:v{plan.choice.engine_version}"
-    pod = PodRequest(request.name, request.spec.model.id, image, request.restart)
-    template = pod_template(plan, pod)
+    template = pod_template(plan, PodRequest(request.name, request.spec, request.restart))
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
     reported[_PLANNED] = reported["choice"].pop("replicas")
-    made = new_revision(owner(request), request.fingerprint, reported, _marked(template), plan.load_seconds, number)
+    made = new_revision(owner(request), request.fingerprint, reported, _marked(template), plan.startup.seconds, number)
     return replace(made, learned=learned or {})
 
 
@@ -127,8 +126,14 @@ def children(request: Request, target: Revision, step: Step) -> list[dict[str, A
     fleet = []
     if step.revision is not None:
         runs = step.revision
-        fleet = [deployment(mine, runs.template, load_seconds=runs.load_seconds, way=step.way)]
+        fleet = [deployment(mine, runs.template, deadline_seconds=_deadline_seconds(runs), way=step.way)]
     return [target.manifest(mine), network_service(mine), *budget, *fleet]
+
+
+def _deadline_seconds(revision: Revision) -> int:
+    """When a roll-out of the revision counts as too slow; revisions of the first release kept no such figure."""
+    startup = revision.plan.get("startup") or {}
+    return int(startup.get("deadlineSeconds", 2 * revision.load_seconds + OLD_DEADLINE_MARGIN_SECONDS))
 
 
 def replicas(request: Request, target: Target, fleet: Mapping[str, Any] | None) -> int:

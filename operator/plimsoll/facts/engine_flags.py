@@ -76,6 +76,12 @@ def find(name: str) -> Flag | None:
     return _by_name().get(_fold(name))
 
 
+def surely_knows(name: str, version: EngineVersion) -> bool:
+    """Whether the release has the flag without a doubt: it was recorded with it, or both its neighbours were."""
+    flag = find(name)
+    return flag is not None and all(position in flag.seen for position in _around(version))
+
+
 def flag_problem(name: str, version: EngineVersion) -> str | None:
     """Why the release would not take the flag, with the nearest one or what replaced it; None when it would."""
     flag = find(name)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api.parse import FieldError, InvalidServiceError, lint_service, parse_service
-from plimsoll.api.v1alpha1 import duration_seconds
+from plimsoll.api.units import duration_seconds
 from tests.unit.api.manifests import ACCEPTED, EXAMPLES, REFUSED, service
 
 

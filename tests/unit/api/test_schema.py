@@ -73,6 +73,10 @@ def test_only_constants_are_schema_defaults() -> None:
     assert defaults == {
         "spec.model.textOnly": False,
         "spec.model.configRef.key": "config.json",
+        "spec.model.source.hub.tokenSecret.key": "token",
+        "spec.model.source.pvc.tokenSecret.key": "token",
+        "spec.model.source.pvc.readOnly": False,
+        "spec.model.source.hostPath.tokenSecret.key": "token",
         "spec.hardware.maxGPUs": 8,
         "spec.slo.percentile": 95,
         "spec.objective": "Balanced",
@@ -88,9 +92,10 @@ def test_only_constants_are_schema_defaults() -> None:
     }
 
 
-def test_status_has_no_defaults() -> None:
-    """An absent figure is unknown: the server must not fill it in."""
+def test_the_only_default_of_a_status_says_that_there_is_none_yet() -> None:
+    """An absent figure is unknown: the server must not fill it in. And kstatus takes no status at all for finished."""
     status = resource_schema()["properties"]["status"]
+    assert status.pop("default") == {"observedGeneration": -1}
     assert [at for at, node in nodes(status) if "default" in node] == []
 
 

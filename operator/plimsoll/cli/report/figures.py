@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from plimsoll.api.v1alpha1 import LoadSpec, SLOSpec, duration_seconds
+from plimsoll.api.units import duration_seconds
+from plimsoll.api.v1alpha1 import LoadSpec, SLOSpec
 from plimsoll.cli.planning import Planned
 from plimsoll.cli.report.plots import Mark
 from plimsoll.core.plan.curves import FleetSize, capacity_curve, fleet_size, layout_of, requests_at_once

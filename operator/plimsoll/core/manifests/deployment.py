@@ -1,16 +1,14 @@
 """The Deployment that runs the fleet. It never carries ``replicas``: that field has its own manager and writer."""
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from plimsoll.api import names
 from plimsoll.core.manifests.identity import Owner, track_selector
 from plimsoll.core.surge import Way, strategy
 
-DEADLINE_MARGIN_SECONDS: Final = 120
 
-
-def deployment(owner: Owner, template: Mapping[str, Any], *, load_seconds: int, way: Way) -> dict[str, Any]:
+def deployment(owner: Owner, template: Mapping[str, Any], *, deadline_seconds: int, way: Way) -> dict[str, Any]:
     """The fleet with its pod template. ``way``: how its pods are replaced when the template changes."""
     metadata = owner.metadata()
     return {
@@ -20,7 +18,7 @@ def deployment(owner: Owner, template: Mapping[str, Any], *, load_seconds: int, 
         "spec": {
             "selector": {"matchLabels": track_selector(owner.name)},
             "strategy": strategy(way),
-            "progressDeadlineSeconds": 2 * load_seconds + DEADLINE_MARGIN_SECONDS,
+            "progressDeadlineSeconds": deadline_seconds,
             "revisionHistoryLimit": 5,
             "template": template,
         },

@@ -1,98 +1,126 @@
-"""The pod template of an engine: what vLLM needs to start at the first try and to end without losing requests."""
+"""The pod template of an engine: what vLLM needs to start at the first try and to end without losing requests.
 
-from dataclasses import dataclass
+Deterministic: the same plan and request give the same bytes, lists in a fixed order (F21).
+"""
+
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plimsoll.api import names
-from plimsoll.core.manifests.identity import pod_labels
+from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.core.manifests.gpu import gpu_claim
+from plimsoll.core.manifests.identity import pod_labels, track_selector
+from plimsoll.core.manifests.security import Security, security
+from plimsoll.core.manifests.weights import Weights, weights
 from plimsoll.core.plan.result import Plan
+from plimsoll.core.policy import PodPolicy
 
 HTTP_PORT: Final = 8000
 HTTP_PORT_NAME: Final = "http"
 CONTAINER: Final = "vllm"
 DEFAULT_IMAGE: Final = "vllm/vllm-openai"
 
-ENDPOINT_GRACE_SECONDS: Final = 10
-"""preStop: time for endpoints to leave before SIGTERM; a draining vLLM answers new requests with 500."""
-SHUTDOWN_TIMEOUT_SECONDS: Final = 120
-"""``--shutdown-timeout``: in-flight requests may finish for so long."""
-KILL_MARGIN_SECONDS: Final = 30
-"""After the timeout vLLM's API server can hang on open connections: then SIGKILL is right."""
-
-SHM_BYTES_PER_GPU: Final = 2 * 2**30
-"""Shared memory for NCCL and the worker queues; the default 64 MiB ends a tensor-parallel start."""
-
 PROBE_SECONDS: Final = 2
 """Startup probes are cheap (a refused connection), and a replica that is ready should serve at once."""
+PROBE_TIMEOUT_SECONDS: Final = 5
+_SPREAD_OVER: Final = ("kubernetes.io/hostname", "topology.kubernetes.io/zone")
+_TLS_FLAG: Final = "--ssl-certfile"
+
+Manifest = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class PodRequest:
-    """What the pod depends on besides the plan."""
+    """What the pod depends on besides the plan. ``restart``: a new value of the annotation is a new template."""
 
     service: str
-    model: str
-    image: str
+    spec: VLLMServiceSpec
     restart: str = ""
-    """Value of the restart annotation: a new value is a new template."""
+    policy: PodPolicy = field(default_factory=PodPolicy)
+    track: str = names.TRACK_MAIN
 
 
-def pod_template(plan: Plan, request: PodRequest) -> dict[str, Any]:
-    """The Deployment's pod template."""
-    metadata: dict[str, Any] = {"labels": pod_labels(request.service)}
+def pod_template(plan: Plan, request: PodRequest) -> Manifest:
+    """The template of a fleet's pods."""
+    metadata: Manifest = {"labels": pod_labels(request.service, request.track)}
     if request.restart:
         metadata["annotations"] = {names.ANNOTATION_RESTART: request.restart}
     return {"metadata": metadata, "spec": _pod_spec(plan, request)}
 
 
-def _pod_spec(plan: Plan, request: PodRequest) -> dict[str, Any]:
+def _pod_spec(plan: Plan, request: PodRequest) -> Manifest:
+    spec, choice, policy = request.spec, plan.choice, request.policy
+    rights = security(spec, choice.engine_version, policy.engine_user)
+    files = weights(spec.model.source, spec.model.id, f"{choice.engine_version}-{choice.gpu}")
+    shared = {"medium": "Memory", "sizeLimit": str(plan.host.shared_memory_bytes)}
     return {
-        "containers": [_engine(plan, request)],
+        "containers": [_engine(plan, request, files, rights)],
         # A Service called "vllm" would set VLLM_PORT=tcp://…, which vLLM reads as its own setting.
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
-        "terminationGracePeriodSeconds": ENDPOINT_GRACE_SECONDS + SHUTDOWN_TIMEOUT_SECONDS + KILL_MARGIN_SECONDS,
-        "nodeSelector": {names.GPU_PRODUCT_LABEL: plan.choice.gpu},
+        "terminationGracePeriodSeconds": plan.drain.grace_seconds,
+        "nodeSelector": gpu_claim(choice.gpu, policy.mig_strategy).node_selector,
         "tolerations": [{"key": names.GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}],
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-        "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(_shm_bytes(plan))}}],
+        "topologySpreadConstraints": [_spread(request, key) for key in _SPREAD_OVER],
+        "securityContext": rights.pod,
+        "volumes": [{"name": "shm", "emptyDir": shared}, *rights.volumes, *files.volumes],
     }
 
 
-def _engine(plan: Plan, request: PodRequest) -> dict[str, Any]:
-    gpus = str(plan.choice.gpus_per_replica)
+def _spread(request: PodRequest, key: str) -> Manifest:
+    """Replicas on several nodes and zones where that is possible: never a reason not to run."""
+    return {
+        "maxSkew": 1,
+        "topologyKey": key,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": {"matchLabels": track_selector(request.service, request.track)},
+    }
+
+
+def _engine(plan: Plan, request: PodRequest, files: Weights, rights: Security) -> Manifest:
+    choice, engine = plan.choice, request.spec.engine
     return {
         "name": CONTAINER,
-        "image": request.image,
-        "args": [request.model, *plan.choice.args],
+        "image": engine.image or f"{DEFAULT_IMAGE}:v{choice.engine_version}",
+        "args": [files.model, *files.args, *choice.args],
+        "env": [*rights.env, *files.env],
         "ports": [{"name": HTTP_PORT_NAME, "containerPort": HTTP_PORT, "protocol": "TCP"}],
-        "resources": {
-            "requests": {"memory": str(plan.host_memory_bytes + _shm_bytes(plan))},
-            "limits": {names.GPU_RESOURCE: gpus},
+        "resources": _resources(plan, request),
+        "startupProbe": _startup_probe(plan),
+        "readinessProbe": {
+            "httpGet": _health(plan),
+            "periodSeconds": 5,
+            "timeoutSeconds": PROBE_TIMEOUT_SECONDS,
+            "failureThreshold": 3,
         },
-        "startupProbe": _startup_probe(plan.load_seconds),
-        "readinessProbe": {"httpGet": _health(), "periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 3},
         # No liveness probe: a dead engine ends its own process, and a busy one must never be killed for being slow.
-        "lifecycle": {"preStop": {"sleep": {"seconds": ENDPOINT_GRACE_SECONDS}}},
+        "lifecycle": {"preStop": {"sleep": {"seconds": plan.drain.pre_stop_seconds}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - a mount, not a temporary file
+        "securityContext": rights.engine,
+        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *rights.mounts, *files.mounts],  # noqa: S108 - a mount
     }
 
 
-def _startup_probe(load_seconds: int) -> dict[str, Any]:
-    """Twice the estimated load time: the port stays closed until the engine is ready."""
+def _resources(plan: Plan, request: PodRequest) -> Manifest:
+    """Requests from the plan; no limit but the GPUs: a limit ends an engine that a larger page cache only helps."""
+    claim = gpu_claim(plan.choice.gpu, request.policy.mig_strategy)
+    gpus = plan.choice.gpus_per_replica // plan.choice.nodes_per_replica
     return {
-        "httpGet": _health(),
-        "periodSeconds": PROBE_SECONDS,
-        "timeoutSeconds": 5,
-        "failureThreshold": max(6, -(-2 * load_seconds // PROBE_SECONDS)),
+        "requests": {"cpu": str(plan.host.cpu_cores), "memory": str(plan.host.memory_bytes)},
+        "limits": {claim.resource: str(gpus)},
     }
 
 
-def _health() -> dict[str, Any]:
-    return {"path": "/health", "port": HTTP_PORT_NAME}
+def _startup_probe(plan: Plan) -> Manifest:
+    """The port stays closed until the engine is ready (``vllm-server.md``): nothing else tells that it loads."""
+    return {
+        "httpGet": _health(plan),
+        "periodSeconds": PROBE_SECONDS,
+        "timeoutSeconds": PROBE_TIMEOUT_SECONDS,
+        "failureThreshold": max(1, -(-plan.startup.probe_seconds // PROBE_SECONDS)),
+    }
 
 
-def _shm_bytes(plan: Plan) -> int:
-    return SHM_BYTES_PER_GPU * plan.choice.gpus_per_replica
+def _health(plan: Plan) -> Manifest:
+    tls = any(arg == _TLS_FLAG or arg.startswith(f"{_TLS_FLAG}=") for arg in plan.choice.args)
+    return {"path": "/health", "port": HTTP_PORT_NAME, **({"scheme": "HTTPS"} if tls else {})}

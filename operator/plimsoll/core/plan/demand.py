@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.api.v1alpha1 import LoadSpec, SLOSpec, VLLMServiceSpec, duration_seconds
+from plimsoll.api.units import duration_seconds
+from plimsoll.api.v1alpha1 import LoadSpec, SLOSpec, VLLMServiceSpec
 
 DEFAULT_PROMPT_TOKENS: Final = 1024
 DEFAULT_OUTPUT_TOKENS: Final = 256

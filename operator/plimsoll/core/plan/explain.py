@@ -8,6 +8,7 @@ from typing import Final
 from plimsoll.core.flags import engine_args
 from plimsoll.core.kv import Capacity
 from plimsoll.core.plan.fit import Engine, Failed, gib
+from plimsoll.core.plan.pods import about_pods, drain_of, host_of, startup_of
 from plimsoll.core.plan.result import Answer, Choice, KVBudget, Plan, Range, Rejected, to_json
 from plimsoll.core.plan.search import Candidate, Found, objective, why_not
 from plimsoll.core.plan.serving import FULLEST_POOL, Serving, request_blocks
@@ -18,26 +19,27 @@ MOST_ASSUMPTIONS: Final = 24
 LONGEST_TEXT: Final = 320
 LARGEST_PLAN: Final = 16_000
 """Bytes of a plan as JSON: it is kept in ``status.plan``, whose bound is 16 KiB with the revision's name."""
-GIB: Final = 1 << 30
-LOAD_RATE_BYTES_PER_SECOND: Final = 200_000_000
-"""Weights from a shared volume or the hub to one node, cautiously."""
-WARM_UP_SECONDS: Final = 180
-"""Imports, compilation and graph capture after the weights are there."""
-HOST_MEMORY_BYTES: Final = 8 * GIB
-_TOKEN_ID_BYTES: Final = 4
 
 
 def plan_of(wish: Wish, best: Candidate, rejected: tuple[Rejected, ...]) -> Plan:
     """The plan of a candidate."""
     engine, shape = best.engine, best.engine.shape
     latency = {name: found for name, found in _latency(best.serving) if found is not None}
+    start, end = startup_of(wish, engine), drain_of(wish, best.service)
+    notes = (*_notes(wish, best), *about_pods(wish, end))
     return Plan(
         choice=Choice(
             gpu=shape.label,
             replicas=best.serving.replicas,
             gpus_per_replica=shape.gpus,
             engine_version=wish.written_version,
-            args=engine_args(engine.start, wish.demand, wish.spec.model.id, wish.spec.engine.extra_args),
+            args=engine_args(
+                engine.start,
+                wish.demand,
+                wish.spec.model.id,
+                wish.spec.engine.extra_args,
+                drain_seconds=end.timeout_seconds,
+            ),
             tensor_parallel=shape.tensor_parallel,
             pipeline_parallel=shape.pipeline_parallel,
             data_parallel=shape.data_parallel,
@@ -49,12 +51,13 @@ def plan_of(wish: Wish, best: Candidate, rejected: tuple[Rejected, ...]) -> Plan
         kv=_kv(wish, engine, engine.mid),
         memory=engine.memory.items,
         available_kv_bytes=engine.memory.available_kv_bytes,
+        startup=start,
+        drain=end,
+        host=host_of(wish, engine),
         latency=latency,
         slo_met=_slo_met(wish, best.serving),
         rejected=rejected,
-        assumptions=tuple(_short(note) for note in _notes(wish, best))[:MOST_ASSUMPTIONS],
-        load_seconds=WARM_UP_SECONDS + _node_weights(engine) // LOAD_RATE_BYTES_PER_SECOND,
-        host_memory_bytes=_host_memory_bytes(wish, engine),
+        assumptions=tuple(_short(note) for note in notes)[:MOST_ASSUMPTIONS],
     )
 
 
@@ -115,20 +118,6 @@ def _slo_met(wish: Wish, serving: Serving) -> Answer:
     if not serving.good:
         return "no"
     return "yes" if wish.demand.given else "unknown"
-
-
-def _node_weights(engine: Engine) -> int:
-    shape = engine.shape
-    return engine.memory.weights_bytes * shape.gpus // shape.nodes
-
-
-def _host_memory_bytes(wish: Wish, engine: Engine) -> int:
-    """The process itself, token ids of every sequence, and what the user's flags move into host memory."""
-    resolved = engine.layout.resolved
-    ids = resolved.max_num_seqs * resolved.max_model_len * _TOKEN_ID_BYTES
-    offloaded = wish.overrides.gibibytes("kv_offloading_size")
-    offloaded += wish.overrides.gibibytes("cpu_offload_gb") * engine.shape.gpus
-    return HOST_MEMORY_BYTES + ids * engine.shape.data_parallel + int(min(offloaded, 1 << 20) * GIB)
 
 
 def _notes(wish: Wish, best: Candidate) -> Iterator[str]:

@@ -76,6 +76,43 @@ class Nearest:
 
 
 @dataclass(frozen=True)
+class Startup:
+    """From a container's start to its first request: an estimate on the slow side, and what follows from it.
+
+    ``probe_seconds`` is the start-up probe's budget; ``deadline_seconds`` adds the pull of images and the scheduling.
+    """
+
+    seconds: int
+    fetch_seconds: int
+    read_seconds: int
+    process_seconds: int
+    compile_seconds: int
+    capture_seconds: int
+    probe_seconds: int
+    deadline_seconds: int
+    basis: str
+
+
+@dataclass(frozen=True)
+class Drain:
+    """How a pod ends: endpoints leave, requests in flight finish, and only then it is killed."""
+
+    pre_stop_seconds: int
+    timeout_seconds: int
+    grace_seconds: int
+    basis: str
+
+
+@dataclass(frozen=True)
+class Host:
+    """What a pod requests of its host beside GPUs; shared memory is part of its memory."""
+
+    memory_bytes: int
+    cpu_cores: int
+    shared_memory_bytes: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """A feasible plan."""
 
@@ -83,12 +120,13 @@ class Plan:
     kv: KVBudget
     memory: tuple[MemoryItem, ...]
     available_kv_bytes: Range
+    startup: Startup
+    drain: Drain
+    host: Host
     latency: Mapping[str, Range] = field(default_factory=dict)
     slo_met: Answer = "unknown"
     rejected: tuple[Rejected, ...] = ()
     assumptions: tuple[str, ...] = ()
-    load_seconds: int = 600
-    host_memory_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -111,16 +149,12 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - any dataclass of this module
     """The contract's JSON of a plan or a part of it: camelCase keys, None and empty notes left out."""
     if is_dataclass(value) and not isinstance(value, type):
         pairs = ((_OUTSIDE.get(f.name, _camel(f.name)), to_json(getattr(value, f.name))) for f in fields(value))
-        return {k: v for k, v in pairs if v is not None and k not in _INTERNAL}
+        return {k: v for k, v in pairs if v is not None}
     if isinstance(value, Mapping):
         return {k: to_json(v) for k, v in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
         return [to_json(v) for v in value]
     return value
-
-
-# Inputs of the manifests, kept in revisions but not part of the reported plan.
-_INTERNAL = frozenset({"loadSeconds", "hostMemoryBytes"})
 
 
 def _camel(name: str) -> str:

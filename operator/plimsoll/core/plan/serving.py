@@ -100,6 +100,11 @@ class EngineService:
             low, high = (middle, high) if self._loaded(1, middle, None).good else (low, middle - 1)
         return low
 
+    def slowest(self) -> Range | None:
+        """Time between two tokens of an engine that runs as many requests as it may, milliseconds."""
+        running = min(self._most, self._engine.layout.resolved.max_num_seqs)
+        return self._loaded(1, max(1.0, running), None).itl_ms
+
     def tokens_per_second(self, running: float) -> float:
         """Output tokens a second of one engine that runs so many requests; 0 when speeds are not known."""
         times = self._seconds(running)

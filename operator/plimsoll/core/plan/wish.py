@@ -19,6 +19,7 @@ from plimsoll.core.plan.extra_args import BadFlagError, Overrides, read_override
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Nearest, Refusal
 from plimsoll.core.plan.shapes import Fixed
+from plimsoll.core.policy import PodPolicy
 from plimsoll.core.rows import as_cuda
 from plimsoll.facts import catalogue, engines, gpus
 from plimsoll.facts.engines import EngineVersion
@@ -37,11 +38,13 @@ class Inventory:
     """What a planner may know of the cluster beside the request: nodes by product, GPUs that may be used, prices.
 
     ``prices`` are of one GPU by product, in any one currency and time; without all of them memory stands for price.
+    ``policy`` is what the operator's owner decides about pods.
     """
 
     gpus_per_node: Mapping[str, int] = field(default_factory=dict)
     gpu_budget: int | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
+    policy: PodPolicy = field(default_factory=PodPolicy)
 
 
 class RefusedError(Exception):

@@ -22,6 +22,9 @@ _PARALLELISM: Final = (
     ("dataParallel", "data"),
     ("decodeContextParallel", "decode context"),
 )
+_STARTUP_PARTS: Final = (
+    ("fetch", "fetch"), ("read", "read"), ("process", "processes"), ("compile", "compile"), ("capture", "graphs")
+)  # fmt: skip
 _LIMITS: Final[Mapping[str, str]] = {
     "yes": "met, at the cautious end of the range",
     "no": "not met on any candidate; this is the best effort",
@@ -66,6 +69,7 @@ def sections(plan: PlanJSON, model: str = "MODEL") -> tuple[Section, ...]:
         Section("Memory of the fullest GPU", tuple(_memory(plan))),
         Section("Capacity of one engine", tuple(_capacity(plan))),
         Section("Latency", tuple(_latency(plan))),
+        Section("A pod's start and end", tuple(_pods(plan))),
         Section("Would fit (each was planned)", _pairs(plan, "nearest", ("change", "message"))),
         Section("Tried and not chosen", _pairs(plan, "rejected", ("choice", "reason", "message"))),
         Section("Why, and what is taken for granted", tuple(map(_about, plan.get("assumptions") or ()))),
@@ -117,6 +121,22 @@ def _latency(plan: PlanJSON) -> Iterator[tuple[str, ...]]:
     met = plan.get("sloMet")
     if met:
         yield "SLO", _LIMITS.get(met, met)
+
+
+def _pods(plan: PlanJSON) -> Iterator[tuple[str, ...]]:
+    start, end, host = (plan.get(key) or {} for key in ("startup", "drain", "host"))
+    if start:
+        parts = ", ".join(
+            f"{word} {start[f'{key}Seconds']} s" for key, word in _STARTUP_PARTS if start[f"{key}Seconds"]
+        )
+        yield "starts in", f"about {start['seconds']} s: {parts}; {start['basis']}"
+        yield "may take", f"{start['probeSeconds']} s, then it is restarted; a roll-out {start['deadlineSeconds']} s"
+    if end:
+        times = f"{end['preStopSeconds']} s until routers forget it, {end['timeoutSeconds']} s for requests in flight"
+        yield "ends in", f"{times}; killed after {end['graceSeconds']} s ({end['basis']})"
+    if host:
+        memory, shared = gib(host["memoryBytes"]), gib(host["sharedMemoryBytes"])
+        yield "host", f"{memory} of memory, {shared} of it shared; {_count(host['cpuCores'], 'core')}"
 
 
 def _pairs(plan: PlanJSON, key: str, columns: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:

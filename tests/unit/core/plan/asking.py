@@ -17,10 +17,11 @@ A100, H100, H200, B200 = "NVIDIA-A100-SXM4-80GB", "NVIDIA-H100-80GB-HBM3", "NVID
 def spec_of(model: str, gpu: str | list[str], context: int, max_gpus: int = 8, **fields: Any) -> VLLMServiceSpec:
     gpus = {"gpu": gpu} if isinstance(gpu, str) else {"gpus": gpu}
     text_only = fields.pop("textOnly", False)
+    source = fields.pop("source", None)
     extra = fields.pop("args", [])
     engine = {**fields.pop("engine", {}), **({"extraArgs": extra} if extra else {})}
     spec = {
-        "model": {"id": model, "textOnly": text_only},
+        "model": {"id": model, "textOnly": text_only, **({"source": source} if source else {})},
         "hardware": {**gpus, "maxGPUs": max_gpus},
         "contextTokens": context,
         **({"engine": engine} if engine else {}),

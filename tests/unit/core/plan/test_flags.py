@@ -86,7 +86,7 @@ def test_a_users_argument_enters_the_arithmetic() -> None:
 def test_offloading_asks_for_host_memory() -> None:
     plain = plan("Qwen/Qwen3-8B", L40S, 8192)
     more = plan("Qwen/Qwen3-8B", L40S, 8192, args=["--kv-offloading-size", "20"])
-    assert more.host_memory_bytes - plain.host_memory_bytes == 20 << 30
+    assert more.host.memory_bytes - plain.host.memory_bytes == 20 << 30
 
 
 def test_speculation_counts_the_draft() -> None:

@@ -1,0 +1,84 @@
+"""Who the engine runs as, and what it may not do. Restricted is the Pod Security level of that name.
+
+The vllm-openai image starts as root by default; since a release between 0.22 and 0.25 it also holds a user for those
+who will not have that (uid 2000 in group 0, caches writable for the group). So Restricted is the default where that is
+known, with that user named, and nowhere else: an image whose files only root can write would not start.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.core.policy import EngineUser
+from plimsoll.facts.engines import EngineVersion
+
+NON_ROOT_SINCE: Final = 25
+_KNOWN_IMAGE: Final = re.compile(r"(^|/)vllm-openai(:|@|$)")
+_HOME: Final = "/tmp"  # noqa: S108 - a mount of the pod's own
+_SECCOMP: Final = {"type": "RuntimeDefault"}
+
+Manifest = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Security:
+    """The engine's rights. ``user`` is who it runs as, where that is not left to the image."""
+
+    restricted: bool
+    user: EngineUser
+
+    @property
+    def pod(self) -> Manifest:
+        """The pod's security context."""
+        if not self.restricted:
+            return {"seccompProfile": _SECCOMP}
+        group = {} if self.user.fs_group is None else {"fsGroup": self.user.fs_group}
+        # Changing the owner of every file of a large volume takes longer than loading it.
+        change = {"fsGroupChangePolicy": "OnRootMismatch"} if group else {}
+        return {"runAsNonRoot": True, "seccompProfile": _SECCOMP, **group, **change}
+
+    @property
+    def engine(self) -> Manifest:
+        """The engine container's security context."""
+        rights: Manifest = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        if not self.restricted:
+            return rights
+        who = {"runAsUser": self.user.user, "runAsGroup": self.user.group}
+        return {**rights, "readOnlyRootFilesystem": True, **{k: v for k, v in who.items() if v is not None}}
+
+    @property
+    def env(self) -> list[Manifest]:
+        """A home that can be written, and a name: torch asks for one, and a bare uid has none in /etc/passwd."""
+        if not self.restricted:
+            return []
+        return [{"name": "HOME", "value": _HOME}, {"name": "USER", "value": "vllm"}]
+
+    @property
+    def volumes(self) -> list[Manifest]:
+        """The writable place a read-only root leaves necessary."""
+        return [{"name": "tmp", "emptyDir": {}}] if self.restricted else []
+
+    @property
+    def mounts(self) -> list[Manifest]:
+        """Where it is."""
+        return [{"name": "tmp", "mountPath": _HOME}] if self.restricted else []
+
+
+def security(spec: VLLMServiceSpec, engine_version: str, user: EngineUser) -> Security:
+    """The engine's rights, as asked, else as far as its image is known to work with.
+
+    An image of its own runs as whoever it names; a folder of the node belongs to root.
+    """
+    known = _KNOWN_IMAGE.search(spec.engine.image) is not None if spec.engine.image else True
+    ready = known and _at_least(engine_version, NON_ROOT_SINCE)
+    asked, on_node = spec.engine.security, spec.model.source is not None and spec.model.source.host_path is not None
+    restricted = ready and not on_node if asked is None else asked == "Restricted"
+    return Security(restricted, user if ready else EngineUser(None, None, user.fs_group))
+
+
+def _at_least(version: str, minor: int) -> bool:
+    try:
+        return EngineVersion.parse(version).at_least(minor)
+    except ValueError:
+        return False
