@@ -9,7 +9,6 @@ from e2e import operator_process
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
-from e2e.eventually import eventually
 from e2e.fleet import Fleet, NodeSpec, parse_nodes
 from e2e.fleet.commands import SOCKET_NAME
 from e2e.fleet_thread import FleetThread
@@ -21,7 +20,6 @@ DEFAULT_NODES: Final = "4*NVIDIA-H100-80GB-HBM3:8,2*NVIDIA-L40S:4"
 DEFAULT_LOAD_SECONDS: Final = 5.0
 # Short, so that a lost node is noticed before a person gives up; two heartbeats of a node (10 s) have to fit.
 NODE_MONITOR_GRACE_SECONDS: Final = 25
-ESTABLISHED_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +86,10 @@ class Lab:
         return {**self.plane.processes, **operator}
 
     def _apply_definitions(self) -> None:
-        files = [f"--filename={path}" for path in sorted(self.options.crds.glob("*.yaml"))]
-        if not files:
+        if not any(self.options.crds.glob("*.yaml")):
             self._log(f"no CRD in {self.options.crds}")
             return
-        self.plane.kubectl("apply", "--server-side", *files)
-        # Not `kubectl wait`: in the first moment a CRD has no conditions at all, which it takes for an error.
-        status = 'jsonpath={.items[*].status.conditions[?(@.type=="Established")].status}'
-        established = " ".join(["True"] * len(files))
-        eventually(
-            lambda: self.plane.kubectl("get", "crd", "-o", status).strip() == established,
-            within_seconds=ESTABLISHED_SECONDS,
-        )
+        operator_process.install_crds(self.plane.kubectl, self.options.crds)
 
     def _start_fleet(self, nodes: Sequence[NodeSpec]) -> None:
         self._log(f"starting nodes {self.options.nodes}")
