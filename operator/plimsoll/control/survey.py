@@ -15,6 +15,7 @@ from plimsoll.api import names
 from plimsoll.core import capacity
 from plimsoll.core.capacity import Node, Room
 from plimsoll.core.placement import Needs, Requests
+from plimsoll.core.plan.inventory import Inventory
 
 log = logging.getLogger("plimsoll.survey")
 
@@ -26,11 +27,11 @@ AT_ONCE: Final = 16
 
 @dataclass
 class Survey:
-    """Counts free GPUs. ``limits``: GPUs that a product may grow to where nodes are added on demand."""
+    """Counts free GPUs. ``inventory`` says what a product may grow to where nodes are added on demand."""
 
     cluster: Cluster
     monotonic: Callable[[], float]
-    limits: Callable[[], Mapping[str, int]] = dict
+    inventory: Callable[[], Inventory]
     _nodes: dict[str, tuple[float, tuple[Node, ...]]] = field(default_factory=dict)
     _taken: dict[str, tuple[float, Requests]] = field(default_factory=dict)
     _forbidden_until: float = float("-inf")
@@ -48,7 +49,7 @@ class Survey:
 
     def on_demand(self, needs: Needs, room: Room | None) -> int | None:
         """GPUs of the product that may still be added; None where no limit is set or nothing can be counted."""
-        limit = self.limits().get(needs.selector.get(names.GPU_PRODUCT_LABEL, ""))
+        limit = self.inventory().of(needs.selector.get(names.GPU_PRODUCT_LABEL, "")).grow_to
         return None if limit is None or room is None else max(0, limit - room.gpus_taken)
 
     async def _look(self, needs: Needs) -> Room:
