@@ -13,10 +13,10 @@ ROW = re.compile(r"^\| `([\w./]+)` \| ([a-z, ]+) \|", re.MULTILINE)
 
 def test_every_right_of_the_operator_is_explained_and_no_other() -> None:
     section = PAGE.split("## What the operator may do")[1].split("\n## ")[0]
-    services, own = section.split("| Resource |")[1:]
+    services, cluster, own = section.split("| Resource |")[1:]
     said = {
         (role, resource, verb)
-        for role, tables in (("plimsoll", services), ("plimsoll-own", own))
+        for role, tables in (("plimsoll", services + cluster), ("plimsoll-own", own))
         for resource, verbs in ROW.findall(tables)
         for verb in verbs.split(", ")
     }
