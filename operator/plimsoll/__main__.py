@@ -19,6 +19,7 @@ from plimsoll.adapters.inventory import InventoryFile
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.ports import CHILDREN, PODS
+from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.discovery import until_gone, until_served
@@ -28,9 +29,11 @@ from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
+from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
+from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
@@ -79,8 +82,11 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
+        survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
+        children = Children(fenced, cache, optional.of)
+        beside = Beside(children, optional.of, settings.pod_monitor_labels)
         reconciler = Reconciler(
-            cache, planner, Children(fenced, cache, optional.of), reporter, optional.of, settings.pod_monitor_labels
+            cache, planner, children, beside, reporter, survey, postmortem, optional.of, clock.wall_seconds
         )
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(

@@ -27,6 +27,7 @@ from plimsoll.core.manifests.revision import Revision, outdated
 from plimsoll.core.manifests.workload import Workload, scale
 from plimsoll.core.ownership import judge
 from plimsoll.core.request import Request
+from plimsoll.core.steps import Step
 
 log = logging.getLogger("plimsoll.children")
 
@@ -84,6 +85,8 @@ class Children:
         except _LeavingError as stop:
             return Applied(waiting=str(stop))
         except NotFoundError as error:
+            if address(fleet)[0] not in OPTIONAL:
+                raise
             return Applied(blocked=Problem(reasons.SEVERAL_NODES.name, f"not served any more: {error.message}"))
         except (ForbiddenError, InvalidError) as error:
             if "is being terminated" in error.message:
@@ -105,13 +108,13 @@ class Children:
                 await self._delete(kind, found)
 
     async def tidy(
-        self, request: Request, revision: Revision, replicas: int, live: Live, revisions: Sequence[Revision]
+        self, request: Request, revision: Revision, step: Step, live: Live, revisions: Sequence[Revision]
     ) -> None:
         """Delete what is ours and no longer meant: the PDB of a single replica, revisions beyond the last five."""
-        if replicas <= 1:
+        if step.replicas <= 1:
             await self.drop(request, [(DISRUPTION_BUDGETS, request.name)], live)
         kept = [*(r for r in revisions if r.name != revision.name), revision]
-        for name in outdated(kept):
+        for name in outdated(kept, step.revision.name if step.revision else ""):
             await self._delete(REVISIONS, live[REVISIONS, name])
 
     async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live) -> Object | None:

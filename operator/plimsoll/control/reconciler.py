@@ -1,38 +1,65 @@
 """One reconcile of one service: gather → plan → apply what differs → report. A second run writes nothing.
 
-What each step does stands elsewhere: which plan runs in ``core/rollout.py``, writing children in ``children.py``,
-what is seen of them in ``core/observe.py``, the status in ``report.py``.
+What each step does stands elsewhere: which plan runs in ``core/rollout.py``, the next step of the fleet in
+``core/steps.py``, writing children in ``children.py``, what is in the way in ``core/hindrance.py``, the status in
+``report.py``. Nodes and logs are looked at only when a decision or a sentence needs them.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
 
-from plimsoll.adapters.ports import OPTIONAL, REVISIONS, SERVICES, Kind
+from plimsoll.adapters.ports import REVISIONS, SERVICES, Kind
 from plimsoll.api import reasons
+from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live, address
-from plimsoll.control.fleets import Fleets
+from plimsoll.control.fleets import Fleets, limited
 from plimsoll.control.planning import Planner
+from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
-from plimsoll.core import observe, rollout
+from plimsoll.control.survey import Survey
+from plimsoll.core import hindrance, learn, observe, replan, rollout
 from plimsoll.core.conditions import Facts, Problem
 from plimsoll.core.handover import Handover
-from plimsoll.core.integrations import integrations
+from plimsoll.core.hindrance import View
 from plimsoll.core.kinds import Kinds
+from plimsoll.core.live import template_hash
 from plimsoll.core.manifests.revision import Revision, read_revision
+from plimsoll.core.placement import read_needs
+from plimsoll.core.pods import PodState
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Target
+from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
 
-KINDS: Final = {kind.kind: kind for kind in OPTIONAL}
 LEAVING_RECHECK_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 1.0
 REFUSED_RECHECK_SECONDS: Final = 15.0
-"""A refusal may end without an event of ours: a ConfigMap corrected, a right granted."""
+"""A refusal may end without an event of ours: a ConfigMap corrected, a right granted, a GPU freed."""
 INTEGRATION_RECHECK_SECONDS: Final = 60.0
 """As above, but the fleet is not concerned, and a missing right concerns every service at once."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What there is of a service, and what should run."""
+
+    target: Target
+    kept: Sequence[Revision]
+    fleets: Fleets
+    pods: tuple[PodState, ...]
+    """Of the fleet, those that are leaving left out."""
+    tried: str = ""
+    """What came of a second try to plan, when nothing did."""
+    finding: Finding | None = None
+
+    @property
+    def new_pods(self) -> list[PodState]:
+        """Pods of the target's template."""
+        wanted = template_hash(self.target.revision.template) if self.target.revision else ""
+        return [pod for pod in self.pods if pod.template == wanted]
 
 
 @dataclass
@@ -42,11 +69,14 @@ class Reconciler:
     cache: Cache
     planner: Planner
     children: Children
+    beside: Beside
     reporter: Reporter
+    survey: Survey
+    postmortem: Postmortem
     kinds: Callable[[str], Kinds]
     """Optional kinds as found in a namespace."""
-    monitor_labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels of every PodMonitor."""
+    wall_seconds: Callable[[], float]
+    """Seconds since 1970: to compare with times that pods carry."""
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; the seconds after which to look again, or None when only an event should cause it."""
@@ -62,51 +92,95 @@ class Reconciler:
         return await self._act(key, service, request)
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
-        outcome = await self.planner.plan(request)
-        live, kinds = self.cache.children(key), self.kinds(request.namespace)
-        revisions = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
-        target = rollout.choose_target(request, outcome, revisions, kinds)
-        fleets = Fleets.of(request, target, live)
-        replicas = rollout.replicas(request, target, live.get(fleets.place))
-        applied, problems = Applied(), None
-        if target.revision and not request.held_because:
-            step = fleets.step(request, target, replicas)
-            applied = await self._bring(request, target.revision, fleets, step, live)
-            if applied.blocked is None and not applied.waiting:
-                await self.children.tidy(request, target.revision, replicas, live, revisions)
-            if not applied.waiting:
-                problems = await self._integrate(request, kinds, live)
-        if self._just_made(request, fleets.place, live):
+        live = self.cache.children(key)
+        seen = await self._gather(key, request, live)
+        target = seen.target
+        wanted = rollout.replicas(request, target, live.get(seen.fleets.place))
+        policy = await self._policy(request, seen)
+        step, applied, problems = None, Applied(), None
+        if target.revision:
+            step, hand = self._step(seen, target.revision, wanted, policy)
+            if not request.held_because:
+                applied = await self._apply(request, seen, step, hand, live)
+                problems = None if applied.waiting else await self.beside.bring(request, live)
+        if self._just_made(request, seen.fleets.place, live):
             return FIRST_LOOK_SECONDS
-        facts = replace(self._facts(key, request, target, replicas, applied, fleets), integrations=problems)
-        again = await self.reporter.report(key, service, facts, rollout.reported_plan(target, replicas), replicas)
+        facts, again = self._facts(key, request, seen, wanted, step, applied, policy)
+        facts = replace(facts, integrations=problems)
+        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), wanted)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
-        if facts.refusal or facts.blocked or facts.update_unknown:
+        if facts.refusal or facts.blocked or facts.update_unknown or facts.waits:
             return REFUSED_RECHECK_SECONDS
-        return min(again or INTEGRATION_RECHECK_SECONDS, INTEGRATION_RECHECK_SECONDS) if problems else again
+        waits = (again, written, INTEGRATION_RECHECK_SECONDS if problems else None)
+        return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _bring(self, request: Request, revision: Revision, fleets: Fleets, step: Handover, live: Live) -> Applied:
-        """The fleet as planned; while a fleet of the other kind runs, as far as both have room."""
-        if step.problem:
-            return Applied(blocked=step.problem)
-        applied = Applied()
-        if step.replicas or step.old_replicas is None:
-            manifests = rollout.children(request, revision, step.replicas)
-            applied = await self.children.bring(request, manifests, fleets.mine, step.replicas, live)
-        if fleets.old is None or applied.blocked or applied.waiting:
+    async def _gather(self, key: Key, request: Request, live: Live) -> _Seen:
+        """What runs and what should; a plan whose engine failed is made once more with what the engine said."""
+        kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
+        known, kinds = replan.known(request, kept), self.kinds(request.namespace)
+        target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known, kinds)
+        pods = tuple(pod for pod in self.cache.pods(key) if pod.phase != "terminating")
+        seen = _Seen(target, kept, Fleets.of(request, target, live, kinds), pods)
+        finding = await self.postmortem.of(request.namespace, seen.new_pods)
+        if finding is None or target.revision is None or target.frozen or request.held_because:
+            return replace(seen, finding=finding)
+        lesson = learn.correction(finding.failure, finding.log, target.revision.plan)
+        if lesson is None:
+            return replace(seen, finding=finding)
+        if replan.was_tried(request, kept):
+            return replace(seen, finding=finding, tried=replan.TRIED)
+        together = lesson.added_to(known)
+        again = await self.planner.plan(request, together)
+        target, tried = rollout.replanned(request, target, kept, again, together, kinds)
+        fleets = Fleets.of(request, target, live, kinds)
+        unexplained = finding if target is seen.target else None
+        return replace(seen, target=target, fleets=fleets, tried=tried, finding=unexplained)
+
+    async def _policy(self, request: Request, seen: _Seen) -> Policy:
+        """What the roll-out may count on. Nodes are looked at only where a pod would have to be placed."""
+        allowed = Policy(
+            max_gpus=request.spec.hardware.max_gpus, may_recreate=request.spec.rollout.no_spare_gpu == "Recreate"
+        )
+        if seen.target.revision is None or not _needs_room(seen):
+            return allowed
+        needs = read_needs(seen.target.revision.template["spec"])
+        room = await self.survey.room(needs, seen.target.revision.nodes)
+        return replace(allowed, room=room, on_demand=self.survey.on_demand(needs, room))
+
+    def _step(self, seen: _Seen, target: Revision, wanted: int, policy: Policy) -> tuple[Step, Handover]:
+        """The fleet's next step, and what becomes of one of the other kind."""
+        live, progress = seen.fleets.live, self._progress(seen)
+        hand = seen.fleets.handover(seen.target, wanted, policy, progress)
+        if seen.target.frozen and live:
+            return keep(seen.kept, live), hand
+        return limited(next_step(target, seen.kept, live, wanted, policy, progress), hand), hand
+
+    def _progress(self, seen: _Seen) -> Progress:
+        pods, now, live = seen.pods, self.wall_seconds(), seen.fleets.live
+        waits = [now - pod.since_seconds for pod in seen.new_pods if pod.unplaced and pod.since_seconds is not None]
+        return Progress(
+            serving=sum(pod.phase in ("ready", "unready") and pod.serves for pod in pods),
+            starting=sum(pod.phase == "loading" for pod in pods),
+            unplaced_seconds=max(waits, default=0.0),
+            failed=bool(live and live.deadline_exceeded) or any(p.phase == "failing" for p in seen.new_pods),
+        )
+
+    async def _apply(self, request: Request, seen: _Seen, step: Step, hand: Handover, live: Live) -> Applied:
+        """The fleet that is meant, as far as one of the other kind leaves it room; then that one's count or end."""
+        target, fleets = seen.target.revision, seen.fleets
+        assert target is not None  # noqa: S101 - there is no step without one
+        manifests = rollout.children(request, target, step)
+        applied = await self.children.bring(request, manifests, fleets.mine, step.replicas, live)
+        if applied.blocked or applied.waiting:
             return applied
-        if step.old_replicas is None:
+        if fleets.old and hand.old_replicas is None:
             await self.children.drop(request, [address(fleets.other)], live)
+        elif fleets.old and hand.old_replicas is not None:
+            await self.children.scale(request, fleets.other, hand.old_replicas, fleets.old_object)
         else:
-            await self.children.scale(request, fleets.other, step.old_replicas, fleets.old)
+            await self.children.tidy(request, target, step, live, seen.kept)
         return applied
-
-    async def _integrate(self, request: Request, kinds: Kinds, live: Live) -> tuple[Problem, ...]:
-        """Objects of optional kinds; what is in the way of those that are wanted."""
-        wanted = integrations(request, rollout.owner(request), kinds, self.monitor_labels)
-        await self.children.drop(request, [(KINDS[name], request.name) for name in wanted.unwanted], live)
-        return (*wanted.problems, *await self.children.beside(request, wanted.manifests, live))
 
     def _just_made(self, request: Request, fleet: tuple[Kind, str], live: Live) -> bool:
         """The workload is new: what its controller makes of it, a moment later, is the first thing to report."""
@@ -114,22 +188,51 @@ class Reconciler:
         return fleet not in live and self.cache.get(kind, request.namespace, name) is not None
 
     def _facts(
-        self, key: Key, request: Request, target: Target, replicas: int, applied: Applied, fleets: Fleets
-    ) -> Facts:
-        kind, name = fleets.place
-        live = self.cache.get(kind, request.namespace, name)
-        unseen = kind in OPTIONAL and not self.kinds(request.namespace).usable(kind.kind)
-        return Facts(
+        self,
+        key: Key,
+        request: Request,
+        seen: _Seen,
+        wanted: int,
+        step: Step | None,
+        applied: Applied,
+        policy: Policy,
+    ) -> tuple[Facts, float | None]:
+        """What the conditions depend on, and the seconds after which time alone may change it."""
+        target = seen.target
+        fleets = Fleets.of(request, target, self.cache.children(key), self.kinds(request.namespace))
+        live = fleets.seen(seen.pods, wanted)
+        facts = Facts(
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
             refusal=target.refusal,
             blocked=applied.blocked,
             waiting=applied.waiting,
             held=request.held_because,
-            fleet=observe.fleet(request, live, self.cache.pods(key), replicas, old=fleets.old, unseen=unseen),
             update=target.update,
             update_unknown=target.update_unknown,
-            limited=observe.limited(request, target, replicas),
+            limited=observe.limited(request, target, wanted),
+            rollout=step.why if step and not request.held_because else "",
+            waits=step.waiting if step and not request.held_because else None,
         )
+        if live is None or target.revision is None:
+            return facts, None
+        view = View(
+            live=live,
+            pods=seen.pods if facts.waits else seen.new_pods,
+            now_seconds=self.wall_seconds(),
+            load_seconds=target.revision.load_seconds,
+            failure=seen.finding.failure if seen.finding else None,
+            tried=seen.tried,
+            room=policy.room,
+        )
+        waits = facts.waits is not None
+        fleet = observe.fleet(request, live, seen.pods, wanted, waits=waits, old=fleets.old)
+        return replace(facts, fleet=fleet, obstacle=hindrance.obstacle(view)), hindrance.due(view)
+
+
+def _needs_room(seen: _Seen) -> bool:
+    """Whether a decision or a sentence depends on what nodes have left."""
+    assert seen.target.revision is not None  # noqa: S101 - asked only with one
+    return starts_rollout(seen.target.revision, seen.fleets.live) or any(pod.unplaced for pod in seen.pods)
 
 
 def _first_error(error: ValidationError) -> str:

@@ -1,26 +1,18 @@
 """From replicas of one node to replicas of several, or back: two workloads, one service. Pure values.
 
 A Deployment cannot become a LeaderWorkerSet, so the new fleet starts beside the old one, which serves until the new one
-does. Both together stay within ``maxGPUs``; where nothing of the new fits beside it, the old one makes room.
+does. Both together stay within ``maxGPUs``; where nothing of the new fits beside it, the old one makes room, and stops
+only when the user allows it.
 """
 
 from dataclasses import dataclass
 
-from plimsoll.api import reasons
-from plimsoll.core.conditions import Problem
+from plimsoll.api import rollout_reasons
+from plimsoll.core.live import LiveFleet
+from plimsoll.core.obstacle import Obstacle
 
-
-@dataclass(frozen=True)
-class Old:
-    """The workload of the other kind that still runs: its wanted replicas, and the GPUs of each."""
-
-    replicas: int
-    gpus_per_replica: int
-
-    @property
-    def gpus(self) -> int:
-        """GPUs of all its replicas."""
-        return self.replicas * self.gpus_per_replica
+NOWHERE_SECONDS = 60.0
+"""Pods of the new fleet that find no node for so long will not find one beside the old fleet."""
 
 
 @dataclass(frozen=True)
@@ -31,31 +23,43 @@ class Handover:
     """Of the new fleet."""
     old_replicas: int | None
     """Of the old fleet; None: it goes."""
-    problem: Problem | None = None
+    why: str = ""
+    waiting: Obstacle | None = None
+    """Why the new fleet is not started."""
 
 
-def decide(
-    old: Old, *, wanted: int, gpus_per_replica: int, max_gpus: int, ready: int, may_stop: bool = False
-) -> Handover:
-    """The next step. ``ready``: replicas of the new fleet that serve; ``may_stop``: an interruption is allowed."""
-    fit = (max_gpus - old.gpus) // gpus_per_replica
-    beside = min(wanted, max(fit, 0))
-    if wanted == 0 or (beside >= 1 and ready >= beside):
-        return Handover(wanted, None)
-    if beside >= 1:
-        return Handover(beside, old.replicas)
-    kept = (max_gpus - gpus_per_replica) // max(1, old.gpus_per_replica)
-    if 1 <= kept < old.replicas:
-        return Handover(0, kept)
-    if may_stop:
-        return Handover(wanted, None)
-    return Handover(0, old.replicas, Problem(reasons.NO_ROOM_BESIDE.name, _no_room(old, gpus_per_replica, max_gpus)))
+@dataclass(frozen=True)
+class Wish:
+    """The new fleet: replicas wanted, GPUs of each, and what user and cluster allow."""
+
+    replicas: int
+    gpus_per_replica: int
+    max_gpus: int
+    may_stop: bool = False
+    """The user allows an interruption (``spec.rollout.noSpareGPU: Recreate``)."""
 
 
-def _no_room(old: Old, gpus_per_replica: int, max_gpus: int) -> str:
-    needed = gpus_per_replica + min(old.replicas, 1) * old.gpus_per_replica
-    return (
-        f"spec.hardware.maxGPUs: {max_gpus} leaves no room for a replica of {gpus_per_replica} GPUs beside the "
-        f"{old.gpus} in use, which serve until it does; {needed} would do for the change, or set spec.replicas to 0 in "
-        "scaling mode Fixed first if an interruption is acceptable"
+def decide(old: LiveFleet, wish: Wish, *, ready: int, unplaced_seconds: float = 0.0) -> Handover:
+    """The next step. ``ready``: replicas of the new fleet that serve; ``unplaced_seconds``: its pods find no node."""
+    spare = (wish.max_gpus - old.asked * old.gpus_per_replica) // wish.gpus_per_replica
+    beside = min(wish.replicas, max(spare, 0))
+    if wish.replicas == 0 or (beside >= 1 and ready >= beside):
+        return Handover(wish.replicas, None)
+    if beside >= 1 and not (wish.may_stop and unplaced_seconds >= NOWHERE_SECONDS):
+        return Handover(beside, old.asked, "the new fleet starts beside the old one, which serves until it is ready")
+    kept = (wish.max_gpus - wish.gpus_per_replica) // max(1, old.gpus_per_replica)
+    if beside == 0 and 1 <= kept < old.asked:
+        return Handover(0, kept, f"first {kept} replicas of the old fleet: a new one would exceed hardware.maxGPUs")
+    if wish.may_stop:
+        return Handover(wish.replicas, None, "the old fleet ends before the new one starts")
+    return Handover(0, old.asked, waiting=_no_room(old, wish))
+
+
+def _no_room(old: LiveFleet, wish: Wish) -> Obstacle:
+    needed = wish.gpus_per_replica + min(old.asked, 1) * old.gpus_per_replica
+    text = (
+        f"the new fleet waits, the old one keeps serving: a replica of {wish.gpus_per_replica} GPUs beside the "
+        f"{old.asked * old.gpus_per_replica} in use would exceed hardware.maxGPUs {wish.max_gpus}, {needed} would do. "
+        "To interrupt the service instead, set spec.rollout.noSpareGPU: Recreate"
     )
+    return Obstacle(rollout_reasons.NO_SPARE_GPU.name, text, lasting=True)

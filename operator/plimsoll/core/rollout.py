@@ -1,11 +1,11 @@
 """Which plan runs, and the children it means. Pure: request, fresh plan and kept revisions in, manifests out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from plimsoll.api import reasons
-from plimsoll.core import several_nodes
+from plimsoll.api import names, reasons
+from plimsoll.core import replan, several_nodes
 from plimsoll.core.conditions import Problem
 from plimsoll.core.drift import differs, digest
 from plimsoll.core.kinds import NOTHING_OPTIONAL, Kinds
@@ -16,8 +16,10 @@ from plimsoll.core.manifests.pod import PodRequest, pod_template
 from plimsoll.core.manifests.revision import Revision, current, new_revision
 from plimsoll.core.manifests.service import network_service
 from plimsoll.core.manifests.workload import workload
+from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import Request
+from plimsoll.core.steps import Step
 
 DIFF_LIMIT: Final = 400
 _PLANNED: Final = "plannedReplicas"
@@ -50,17 +52,25 @@ class Target:
 
 
 def choose_target(
-    request: Request, outcome: Outcome, kept: Sequence[Revision], kinds: Kinds = NOTHING_OPTIONAL
+    request: Request,
+    outcome: Outcome,
+    kept: Sequence[Revision],
+    correction: Correction = NOTHING_LEARNED,
+    kinds: Kinds = NOTHING_OPTIONAL,
 ) -> Target:
-    """The plan to run. A running plan answers its request until the request changes or the user accepts a new one."""
+    """The plan to run. A running plan answers its request until the request changes or the user accepts a new one.
+
+    ``correction``: what the ``outcome`` was planned with.
+    """
     running = current(kept)
     same_request = running is not None and running.fingerprint == request.fingerprint
     if not (running and same_request and running.nodes > 1):
         outcome = _placed(outcome, kinds)  # what runs over several nodes is not judged again: it would only be lost
     if isinstance(outcome, Plan):
-        fresh = render(request, outcome, _next_number(running))
+        learned = replan.learned(request, correction, replanned=replan.was_tried(request, kept))
+        fresh = render(request, outcome, _next_number(running), learned)
         if running is None or not same_request or request.accept_plan == fresh.name:
-            return Target(_numbered(fresh, running))
+            return Target(_numbered(fresh, kept))
         return Target(running, update=_update(running, fresh))
     problem = Problem(outcome.reason, outcome.message)
     if not same_request:
@@ -73,17 +83,49 @@ def choose_target(
     )
 
 
-def render(request: Request, plan: Plan, number: int) -> Revision:
-    """The revision that a fresh plan would become."""
+def replanned(
+    request: Request, target: Target, kept: Sequence[Revision], outcome: Outcome, correction: Correction, kinds: Kinds
+) -> tuple[Target, str]:
+    """The target after a second try with what the engine's failure taught, and what came of it when nothing did."""
+    running = target.revision
+    assert running is not None  # noqa: S101 - its engine failed
+    outcome = _placed(outcome, kinds)
+    if isinstance(outcome, Unavailable):
+        return target, ""
+    if isinstance(outcome, Refusal):
+        return replace(target, refused=outcome), f"Planning again with the engine's own figures: {outcome.message}"
+    learned = replan.learned(request, correction, replanned=True)
+    fresh = render(request, outcome, _next_number(running), learned)
+    if fresh.name == running.name:
+        return target, "Planning again with the engine's own figures gives the same plan."
+    return Target(_numbered(fresh, kept)), ""
+
+
+def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any] | None = None) -> Revision:
+    """The revision that a fresh plan would become. ``learned``: what an engine taught that it was made with."""
     template = pod_template(plan, PodRequest(request.name, request.spec, request.restart))
     nodes = plan.choice.nodes_per_replica
     made = node_templates(template, request.name, nodes) if nodes > 1 else NodeTemplates(template, None)
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
     reported[_PLANNED] = reported["choice"].pop("replicas")
-    return new_revision(
+    made = _marked(made)
+    revision = new_revision(
         owner(request), request.fingerprint, reported, made.leader, plan.startup.seconds, number, made.worker
     )
+    return replace(revision, learned=learned or {})
+
+
+def _marked(made: NodeTemplates) -> NodeTemplates:
+    """The templates with their hash as an annotation, by which pods of different templates are told apart."""
+    mark = digest([made.leader, made.worker] if made.worker else made.leader)
+    return NodeTemplates(_with_mark(made.leader, mark), _with_mark(made.worker, mark) if made.worker else None)
+
+
+def _with_mark(template: Mapping[str, Any], mark: str) -> dict[str, Any]:
+    metadata = template["metadata"]
+    annotations = {**metadata.get("annotations", {}), names.ANNOTATION_TEMPLATE: mark}
+    return {**template, "metadata": {**metadata, "annotations": annotations}}
 
 
 def owner(request: Request) -> Owner:
@@ -91,14 +133,15 @@ def owner(request: Request) -> Owner:
     return Owner(request.namespace, request.name, request.uid)
 
 
-def children(request: Request, revision: Revision, replicas: int) -> list[dict[str, Any]]:
-    """Manifests in the order in which they are applied: what the fleet needs first, the fleet last."""
+def children(request: Request, target: Revision, step: Step) -> list[dict[str, Any]]:
+    """Manifests in the order in which they are applied: what the fleet needs first, the fleet last.
+
+    The target's revision is kept even while its template still waits.
+    """
     mine = owner(request)
-    per_replica = gpus_per_replica(revision)
-    spare = request.spec.hardware.max_gpus // per_replica - replicas
-    budget = [disruption_budget(mine, revision.nodes)] if replicas > 1 else []
-    fleet = workload(mine, revision, replicas, spare)
-    return [revision.manifest(mine), network_service(mine), *budget, fleet]
+    budget = [disruption_budget(mine, target.nodes)] if step.replicas > 1 else []
+    fleet = [workload(mine, step.revision, step.way)] if step.revision else []
+    return [target.manifest(mine), network_service(mine), *budget, *fleet]
 
 
 def replicas(request: Request, target: Target, fleet: Mapping[str, Any] | None) -> int:
@@ -154,9 +197,12 @@ def _next_number(running: Revision | None) -> int:
     return running.number + 1 if running else 1
 
 
-def _numbered(fresh: Revision, running: Revision | None) -> Revision:
-    """The same content keeps its number: accepting or re-planning what runs is no new revision."""
-    return running if running is not None and running.name == fresh.name else fresh
+def _numbered(fresh: Revision, kept: Sequence[Revision]) -> Revision:
+    """The same content is the same object, which is immutable: what runs keeps its number, an older one gets a new."""
+    same = next((r for r in kept if r.name == fresh.name), None)
+    if same is None or same is current(kept):
+        return same or fresh
+    return replace(same, number=fresh.number)
 
 
 def _update(running: Revision, fresh: Revision) -> Problem | None:

@@ -40,7 +40,7 @@ def test_it_is_refused_with_the_reason_and_a_way_out(kinds: Kinds, changes: dict
 
 def test_it_runs_where_sets_can_be_used() -> None:
     assert refusal(several.plan().choice, several.WITH_SETS) is None
-    target = choose_target(several.request(), several.plan(), [], several.WITH_SETS)
+    target = choose_target(several.request(), several.plan(), [], kinds=several.WITH_SETS)
     assert target.revision is not None
     assert target.revision.nodes == 2
 
@@ -53,7 +53,7 @@ def test_one_node_needs_nothing_optional() -> None:
 @pytest.mark.parametrize("kinds", [ABSENT, FORBIDDEN], ids=["CRD gone", "rights gone"])
 def test_what_runs_stays_the_target_when_sets_can_no_longer_be_used(kinds: Kinds) -> None:
     running = several.revision()
-    target = choose_target(several.request(), several.plan(), [running], kinds)
+    target = choose_target(several.request(), several.plan(), [running], kinds=kinds)
     assert target.revision is running
     assert target.refusal is None
     assert target.update is None
@@ -61,7 +61,7 @@ def test_what_runs_stays_the_target_when_sets_can_no_longer_be_used(kinds: Kinds
 
 def test_a_change_meanwhile_is_refused_and_leaves_what_runs() -> None:
     running = several.revision()
-    target = choose_target(several.request(contextTokens=32768), several.plan(), [running], ABSENT)
+    target = choose_target(several.request(contextTokens=32768), several.plan(), [running], kinds=ABSENT)
     assert target.revision is running
     assert target.frozen
     assert target.refusal is not None

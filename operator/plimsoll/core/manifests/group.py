@@ -6,10 +6,11 @@ As a Deployment it never carries ``replicas``: that field has its own manager an
 from collections.abc import Mapping
 from typing import Any, Final
 
+from plimsoll.api import names
 from plimsoll.core.drift import digest
-from plimsoll.core.manifests.deployment import rolling
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.nodes import NodeTemplates
+from plimsoll.core.surge import Way, rolling
 
 API_VERSION: Final = "leaderworkerset.x-k8s.io/v1"
 KIND: Final = "LeaderWorkerSet"
@@ -33,21 +34,20 @@ def set_name(service: str) -> str:
     return service[: _NAME_LIMIT - len(tail)].rstrip("-") + tail
 
 
-def leader_worker_set(
-    owner: Owner, templates: NodeTemplates, *, nodes: int, replicas: int, spare_replicas: int
-) -> dict[str, Any]:
-    """The fleet of groups. ``spare_replicas``: how many more fit within the service's ``maxGPUs``."""
+def leader_worker_set(owner: Owner, templates: NodeTemplates, *, nodes: int, way: Way) -> dict[str, Any]:
+    """The fleet of groups. ``way``: how groups are replaced when the templates change."""
+    metadata = owner.metadata(set_name(owner.name))
     return {
         "apiVersion": API_VERSION,
         "kind": KIND,
-        "metadata": owner.metadata(set_name(owner.name)),
+        "metadata": {**metadata, "annotations": {names.ANNOTATION_WAY: way}},
         "spec": {
             # One network for all groups: their pods are found as <pod>.<set>.
             "networkConfig": {"subdomainPolicy": "Shared"},
             "startupPolicy": "LeaderCreated",
             "rolloutStrategy": {
                 "type": "RollingUpdate",
-                "rollingUpdateConfiguration": {"partition": 0, **rolling(replicas, spare_replicas)},
+                "rollingUpdateConfiguration": {"partition": 0, **rolling(way)},
             },
             "leaderWorkerTemplate": {
                 "size": nodes,

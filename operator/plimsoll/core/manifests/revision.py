@@ -5,7 +5,7 @@ renderer changes neither until the spec changes or the user accepts.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plimsoll.core.drift import digest
@@ -25,6 +25,8 @@ class Revision:
     plan: Mapping[str, Any]
     template: Mapping[str, Any]
     load_seconds: int
+    learned: Mapping[str, Any] = field(default_factory=dict)
+    """What an engine taught that this plan was made with (``core/replan.py``)."""
     worker_template: Mapping[str, Any] | None = None
     """Pod template of a replica's further nodes, where it spans several."""
 
@@ -41,18 +43,19 @@ class Revision:
 
     def manifest(self, owner: Owner) -> dict[str, Any]:
         """The ControllerRevision; its data is immutable, its number says which one is current."""
-        data = {
-            "fingerprint": self.fingerprint,
-            "plan": self.plan,
-            "template": self.template,
-            "loadSeconds": self.load_seconds,
-        }
         return {
             "apiVersion": "apps/v1",
             "kind": "ControllerRevision",
             "metadata": owner.metadata(self.name),
             "revision": self.number,
-            "data": data | ({"workerTemplate": self.worker_template} if self.worker_template else {}),
+            "data": {
+                "fingerprint": self.fingerprint,
+                "plan": self.plan,
+                "template": self.template,
+                "loadSeconds": self.load_seconds,
+                **({"learned": self.learned} if self.learned else {}),
+                **({"workerTemplate": self.worker_template} if self.worker_template else {}),
+            },
         }
 
 
@@ -68,7 +71,7 @@ def new_revision(
     """A revision named after its content, so that returning to an earlier plan finds the earlier revision."""
     content = [fingerprint, plan["choice"], template, *([worker_template] if worker_template else [])]
     name = f"{owner.name}-{digest(content)[:10]}"
-    return Revision(name, number, fingerprint, plan, template, load_seconds, worker_template)
+    return Revision(name, number, fingerprint, plan, template, load_seconds, worker_template=worker_template)
 
 
 def read_revision(obj: Mapping[str, Any]) -> Revision | None:
@@ -76,10 +79,16 @@ def read_revision(obj: Mapping[str, Any]) -> Revision | None:
     data = obj.get("data")
     if not isinstance(data, Mapping) or not {"fingerprint", "plan", "template", "loadSeconds"} <= data.keys():
         return None
-    number = int(obj.get("revision", 0))
-    fingerprint, load_seconds = str(data["fingerprint"]), int(data["loadSeconds"])
-    name, worker = obj["metadata"]["name"], data.get("workerTemplate")
-    return Revision(name, number, fingerprint, data["plan"], data["template"], load_seconds, worker)
+    return Revision(
+        name=obj["metadata"]["name"],
+        number=int(obj.get("revision", 0)),
+        fingerprint=str(data["fingerprint"]),
+        plan=data["plan"],
+        template=data["template"],
+        load_seconds=int(data["loadSeconds"]),
+        learned=data.get("learned") or {},
+        worker_template=data.get("workerTemplate"),
+    )
 
 
 def current(revisions: Iterable[Revision]) -> Revision | None:
@@ -87,7 +96,7 @@ def current(revisions: Iterable[Revision]) -> Revision | None:
     return max(revisions, key=lambda r: (r.number, r.name), default=None)
 
 
-def outdated(revisions: Iterable[Revision], keep: int = KEEP) -> tuple[str, ...]:
-    """Names of the revisions beyond the last ``keep``."""
+def outdated(revisions: Iterable[Revision], running: str = "", keep: int = KEEP) -> tuple[str, ...]:
+    """Names of the revisions beyond the last ``keep``; the one whose template still ``running`` pods have stays."""
     newest_first = sorted(revisions, key=lambda r: (r.number, r.name), reverse=True)
-    return tuple(r.name for r in newest_first[keep:])
+    return tuple(r.name for r in newest_first[keep:] if r.name != running)

@@ -3,16 +3,15 @@
 Everything that counts, scales or watches a fleet goes through here, and need not know which of the two it is.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from plimsoll.api import names
 from plimsoll.core.manifests import group
 from plimsoll.core.manifests.deployment import deployment
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.nodes import NodeTemplates
 from plimsoll.core.manifests.revision import Revision
+from plimsoll.core.surge import Way
 
 _DEPLOYMENT: Final = ("apps/v1", "Deployment")
 
@@ -37,35 +36,12 @@ def workload_of(service: str, revision: Revision) -> Workload:
     return several if revision.nodes > 1 else one_node
 
 
-def workload(owner: Owner, revision: Revision, replicas: int, spare_replicas: int) -> dict[str, Any]:
-    """The fleet of a revision, without its count. ``spare_replicas``: how many more fit within ``maxGPUs``."""
+def workload(owner: Owner, revision: Revision, way: Way) -> dict[str, Any]:
+    """The fleet of a revision, without its count. ``way``: how its pods are replaced when the template changes."""
     if revision.worker_template is None:
-        return deployment(
-            owner,
-            revision.template,
-            deadline_seconds=revision.deadline_seconds,
-            replicas=replicas,
-            spare_replicas=spare_replicas,
-        )
+        return deployment(owner, revision.template, deadline_seconds=revision.deadline_seconds, way=way)
     templates = NodeTemplates(revision.template, revision.worker_template)
-    return group.leader_worker_set(
-        owner, templates, nodes=revision.nodes, replicas=replicas, spare_replicas=spare_replicas
-    )
-
-
-def gpus_per_replica(live: Mapping[str, Any]) -> int:
-    """GPUs (or MIG slices) that each replica of a live workload takes."""
-    spec = live["spec"]
-    if "leaderWorkerTemplate" not in spec:
-        return _gpus(spec["template"])
-    group_spec = spec["leaderWorkerTemplate"]
-    worker = group_spec["workerTemplate"]
-    return _gpus(group_spec.get("leaderTemplate") or worker) + (int(group_spec["size"]) - 1) * _gpus(worker)
-
-
-def _gpus(template: Mapping[str, Any]) -> int:
-    limits = ((c.get("resources") or {}).get("limits") or {} for c in template["spec"]["containers"])
-    return sum(int(count) for each in limits for name, count in each.items() if name.startswith(names.GPU_VENDOR))
+    return group.leader_worker_set(owner, templates, nodes=revision.nodes, way=way)
 
 
 def scale(owner: Owner, target: Workload, replicas: int) -> dict[str, Any]:

@@ -12,6 +12,8 @@ from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.pdb import disruption_budget
 from plimsoll.core.manifests.revision import read_revision
 from plimsoll.core.manifests.workload import scale, workload, workload_of, workloads
+from plimsoll.core.steps import Step
+from plimsoll.core.surge import Way
 from tests.unit.core.manifests import several
 
 OWNER = Owner("ns", "svc", "u")
@@ -33,9 +35,8 @@ def test_two_services_have_two_sets(services: list[str]) -> None:
     assert set_name(services[0]) != set_name(services[1])
 
 
-def _spec(**changes: Any) -> dict[str, Any]:
-    arguments: dict[str, Any] = {"replicas": 1, "spare_replicas": 0} | changes
-    spec: dict[str, Any] = workload(OWNER, several.revision(), **arguments)["spec"]
+def _spec(way: Way = "OneAtATime") -> dict[str, Any]:
+    spec: dict[str, Any] = workload(OWNER, several.revision(), way)["spec"]
     return spec
 
 
@@ -47,17 +48,15 @@ def test_a_group_is_a_replica_and_is_recreated_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("replicas", "spare", "surge", "unavailable"),
+    ("way", "surge", "unavailable"),
     [
-        pytest.param(1, 1, 1, 0, id="a single group surges where GPUs are left"),
-        pytest.param(1, 0, 0, 1, id="a single group without room is replaced"),
-        pytest.param(3, 0, 0, 1, id="several groups make their own room"),
+        pytest.param("Surge", 1, 0, id="where a whole group fits beside"),
+        pytest.param("OneAtATime", 0, 1, id="several groups make their own room"),
+        pytest.param("Recreate", 0, "100%", id="the user allows an interruption"),
     ],
 )
-def test_groups_are_replaced_as_pods_of_a_deployment_are(
-    replicas: int, spare: int, surge: int, unavailable: int
-) -> None:
-    rolling = _spec(replicas=replicas, spare_replicas=spare)["rolloutStrategy"]["rollingUpdateConfiguration"]
+def test_groups_are_replaced_as_pods_of_a_deployment_are(way: Way, surge: int, unavailable: int | str) -> None:
+    rolling = _spec(way)["rolloutStrategy"]["rollingUpdateConfiguration"]
     assert (rolling["maxSurge"], rolling["maxUnavailable"]) == (surge, unavailable)
 
 
@@ -70,7 +69,8 @@ def test_the_count_is_written_alone_and_to_the_set() -> None:
 
 
 def test_the_fleet_of_such_a_plan_is_a_set_behind_the_same_service() -> None:
-    kinds = [m["kind"] for m in rollout.children(several.request(), several.revision(), 1)]
+    revision = several.revision()
+    kinds = [m["kind"] for m in rollout.children(several.request(), revision, Step(revision, 1, "OneAtATime"))]
     assert kinds == ["ControllerRevision", "Service", "LeaderWorkerSet"]
 
 
