@@ -279,7 +279,7 @@ def test_a_plan_that_needs_the_other_kind_starts_beside_the_fleet_that_serves(pl
     place.apply("svc", SMALL, hardware={"gpu": H100, "maxGPUs": 8})
     place.until("svc", "Ready", "True")
     place.apply("svc", LARGE, hardware={"gpu": H100, "maxGPUs": 16})
-    message = place.until("svc", "Stalled", "True", "NoRoomBeside")
+    message = place.until("svc", "Stalled", "True", "NoSpareGPU")
     assert "17 would do" in message
     assert place.condition("svc", "Available")["status"] == "True"
     assert not place.all("leaderworkersets")
