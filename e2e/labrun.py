@@ -9,6 +9,7 @@ from e2e import operator_process
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
+from e2e.crds import install_crds
 from e2e.fleet import Fleet, NodeSpec, parse_nodes
 from e2e.fleet.commands import SOCKET_NAME
 from e2e.fleet_thread import FleetThread
@@ -20,7 +21,6 @@ DEFAULT_NODES: Final = "4*NVIDIA-H100-80GB-HBM3:8,2*NVIDIA-L40S:4"
 DEFAULT_LOAD_SECONDS: Final = 5.0
 # Short, so that a lost node is noticed before a person gives up; two heartbeats of a node (10 s) have to fit.
 NODE_MONITOR_GRACE_SECONDS: Final = 25
-ESTABLISHED_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,10 @@ class Lab:
         return {**self.plane.processes, **operator}
 
     def _apply_definitions(self) -> None:
-        files = [f"--filename={path}" for path in sorted(self.options.crds.glob("*.yaml"))]
-        if not files:
+        if any(self.options.crds.glob("*.yaml")):
+            install_crds(self.plane.kubectl, self.options.crds)
+        else:
             self._log(f"no CRD in {self.options.crds}")
-            return
-        self.plane.kubectl("apply", "--server-side", *files)
-        self.plane.kubectl("wait", "--for=condition=Established", f"--timeout={ESTABLISHED_SECONDS}s", *files)
 
     def _start_fleet(self, nodes: Sequence[NodeSpec]) -> None:
         self._log(f"starting nodes {self.options.nodes}")

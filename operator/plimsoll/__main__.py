@@ -29,6 +29,7 @@ from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.sweep import Sweep
+from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.logs import configure_logging
@@ -69,7 +70,7 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic)
         reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
-        reconciler = Reconciler(cache, planner, Children(cluster, cache), reporter)
+        reconciler = Reconciler(cache, planner, Children(cluster, cache, Turns(cluster, clock.monotonic)), reporter)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(settings, cluster, clock, cache, queue, sweep, optional, loop, asyncio.Event(), clock.monotonic())
 

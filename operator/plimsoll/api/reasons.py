@@ -10,6 +10,7 @@ from typing import Final
 from plimsoll.api import engine_reasons
 from plimsoll.api.names import (
     AVAILABLE,
+    CONTESTED,
     EXPERIMENTING,
     KV_PREDICTION_ACCURATE,
     METRICS_AVAILABLE,
@@ -189,15 +190,53 @@ NAME_CONFLICT: Final = Reason(
 FORBIDDEN: Final = Reason(
     "Forbidden",
     (STALLED,),
-    "The API server refuses a write of the operator.",
-    "Read the message: a missing right in the operator's role, a quota, or an admission policy.",
+    "The operator lacks a right that it needs for this service.",
+    "Add the verb and resource that the message names to the operator's role; the chart's role has them all.",
+)
+QUOTA_EXCEEDED: Final = Reason(
+    "QuotaExceeded",
+    (STALLED,),
+    "A ResourceQuota of the namespace leaves no room for an object of the service.",
+    "Raise the quota that the message names, or free something; the operator tries again by itself.",
+)
+DENIED_BY_POLICY: Final = Reason(
+    "DeniedByPolicy",
+    (STALLED,),
+    "An admission webhook or a ValidatingAdmissionPolicy refuses an object of the service.",
+    "Correct the spec as the policy's own words in the message say, or exempt the service there.",
+)
+IMMUTABLE_FIELD: Final = Reason(
+    "ImmutableField",
+    (STALLED,),
+    "An object of the service exists with a value that cannot be changed any more.",
+    "Delete the object that the message names; it is made anew. Deleting a Deployment ends its pods.",
 )
 REFUSED: Final = Reason(
     "Refused",
     (STALLED,),
-    "The API server or an admission policy will not accept an object as it is.",
-    "Read the message: it names the field or the policy; then correct the spec or the policy.",
+    "The API server will not accept an object as it is.",
+    "Read the message: it names the field; then correct the spec.",
 )
+FIELD_CONTESTED: Final = Reason(
+    "FieldContested",
+    (CONTESTED, STALLED, READY),
+    "Another field manager sets a field that the operator sets, again and again. Stalled as well when pods "
+    "therefore do not run what was planned.",
+    "Take the field out of what that manager applies (Argo CD, a script, an autoscaler); children belong in no Git.",
+)
+CHANGED_BY_ADMISSION: Final = Reason(
+    "ChangedByAdmission",
+    (CONTESTED,),
+    "A mutating webhook or policy changes what the operator writes; its value stays.",
+    "Nothing to do if the policy means it; else exempt the object, or ask for another value in the VLLMService.",
+)
+KEEPS_BEING_REMOVED: Final = Reason(
+    "KeepsBeingRemoved",
+    (CONTESTED,),
+    "Somebody removes an object or a field of the operator's again and again; it is put back ever more seldom.",
+    "Find out who: the audit log, or a GitOps tool that prunes by label.",
+)
+NOT_CONTESTED: Final = Reason("NotContested", (CONTESTED,), "What the operator sets stays as it is.", _NOTHING)
 NOT_STALLED: Final = Reason("NotStalled", (STALLED,), "Nothing is in the way.", _NOTHING)
 
 APPLYING: Final = Reason("Applying", (RECONCILING,), "Objects are being created or changed.", "Wait.")

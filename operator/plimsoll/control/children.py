@@ -11,28 +11,37 @@ from plimsoll.adapters.ports import (
     DISRUPTION_BUDGETS,
     REVISIONS,
     Cluster,
+    ClusterError,
     ForbiddenError,
     InvalidError,
     Kind,
     NotFoundError,
+    UnreachableError,
 )
 from plimsoll.api import names, reasons
-from plimsoll.control.cache import Cache
+from plimsoll.control.cache import Cache, Key
+from plimsoll.control.turns import Slot, Stop, Turns
 from plimsoll.core import drift, rollout
-from plimsoll.core.conditions import Problem
+from plimsoll.core.conditions import Contest, Problem
+from plimsoll.core.contention import WHOLE
+from plimsoll.core.drift import Path
 from plimsoll.core.manifests.deployment import scale
+from plimsoll.core.manifests.identity import selector_text
 from plimsoll.core.manifests.revision import Revision, outdated
 from plimsoll.core.ownership import judge
+from plimsoll.core.refusals import leaving, refusal, webhook_away
 from plimsoll.core.request import Request
 
 log = logging.getLogger("plimsoll.children")
 
 _KIND_OF: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in CHILDREN}
 
+_REPLICAS: Final = ("spec", "replicas")
+
 Live = Mapping[tuple[Kind, str], dict[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Applied:
     """What became of writing the children."""
 
@@ -40,45 +49,52 @@ class Applied:
     """A child cannot be written until a human does something."""
     waiting: str = ""
     """What must go before we can write."""
+    contest: Contest | None = None
+    """Somebody keeps changing a child."""
+    again_seconds: float | None = None
+    """After so long a change that waits for its turn may be put back."""
+
+    def wait(self, seconds: float) -> None:
+        """A write has to wait."""
+        self.again_seconds = min(seconds, self.again_seconds or seconds)
 
 
-class _BlockedError(Exception):
-    """A child cannot be written until a human does something."""
+class _StoppedError(Exception):
+    """A child cannot be written now."""
 
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-
-
-class _LeavingError(Exception):
-    """A child of an earlier service of the same name is still in deletion."""
+    def __init__(self, stop: Stop) -> None:
+        super().__init__(stop.text)
+        self.stop = stop
 
 
 class Children:
     """Brings the children of one service at a time to what is meant. Raises ClusterError when it should be retried."""
 
-    def __init__(self, cluster: Cluster, cache: Cache) -> None:
+    def __init__(self, cluster: Cluster, cache: Cache, turns: Turns) -> None:
         self._cluster = cluster
         self._cache = cache
+        self._turns = turns
+
+    def forget(self, service: Key) -> None:
+        """The service is gone."""
+        self._turns.forget(service)
+
+    def just_wrote(self, service: Key, kind: Kind) -> bool:
+        """Whether an object of this kind was written so shortly ago that its controller may not have seen it."""
+        return self._turns.just_wrote(service, kind)
 
     async def bring(
         self, request: Request, manifests: Iterable[Mapping[str, Any]], replicas: int, live: Live
     ) -> Applied:
-        """Apply the manifests in their order, then the count."""
+        """Apply the manifests in their order, then the count; stop at the first that cannot be written."""
+        applied = Applied()
         try:
             for manifest in manifests:
-                await self._apply(request, drift.stamp(manifest), live)
-            await self._scale(request, replicas)
-        except _BlockedError as stop:
-            return Applied(blocked=stop.problem)
-        except _LeavingError as stop:
-            return Applied(waiting=str(stop))
-        except (ForbiddenError, InvalidError) as error:
-            if "is being terminated" in error.message:
-                return Applied(waiting="the namespace is being deleted")
-            reason = (reasons.FORBIDDEN if isinstance(error, ForbiddenError) else reasons.REFUSED).name
-            return Applied(blocked=Problem(reason, f"the API server refuses our write: {error.message}"))
-        return Applied()
+                await self._apply(request, drift.stamp(manifest), live, applied)
+            await self._scale(request, replicas, applied)
+        except _StoppedError as stopped:
+            applied.blocked, applied.waiting = stopped.stop.problem, stopped.stop.waiting
+        return applied
 
     async def tidy(
         self, request: Request, revision: Revision, replicas: int, live: Live, revisions: Sequence[Revision]
@@ -91,52 +107,127 @@ class Children:
         for name in outdated(kept):
             await self._delete(REVISIONS, live[REVISIONS, name])
 
-    async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live) -> None:
-        """Apply one child if its intent changed or somebody edited it."""
+    async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live, applied: Applied) -> None:
+        """Apply one child if its intent changed or somebody edited it, when it is our turn."""
         kind = _KIND_OF[manifest["apiVersion"], manifest["kind"]]
         name = manifest["metadata"]["name"]
-        known = live.get((kind, name))
-        if known is None and kind is REVISIONS:
-            pass  # its name is a hash of its content: nobody else has it
-        elif known is None or judge(known, request.name, request.uid).verdict != "ours":
-            await self._check_owner(request, kind, name)
-        elif _current(manifest, known):
-            return
-        applied = await self._cluster.apply(kind, manifest, names.MANAGER_CHILDREN)
-        self._cache.put(kind, applied)
-        log.info("applied %s %s", kind.kind, name, extra={"service": f"{request.namespace}/{request.name}"})
-
-    async def _check_owner(self, request: Request, kind: Kind, name: str) -> None:
-        """What our watch does not show may still exist: somebody else's object, or ours without its labels."""
+        slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_CHILDREN)
         try:
-            found = await self._cluster.get(kind, request.namespace, name)
-        except NotFoundError:
+            await self._bring_one(request, slot, manifest, live.get((kind, name)), applied)
+        except _StoppedError as stopped:
+            # Engines run without a budget, too; what they cannot do without stops the rest.
+            if kind is not DISRUPTION_BUDGETS or stopped.stop.problem is None:
+                raise
+            applied.blocked = stopped.stop.problem
+        applied.contest = applied.contest or self._turns.contest(slot)
+
+    async def _bring_one(
+        self,
+        request: Request,
+        slot: Slot,
+        manifest: Mapping[str, Any],
+        known: Mapping[str, Any] | None,
+        applied: Applied,
+    ) -> None:
+        intent = manifest["metadata"]["annotations"][names.ANNOTATION_HASH]
+        ours = known is not None and judge(known, request.name, request.uid).verdict == "ours"
+        if ours and not _changed(manifest, known):
             return
+        # A revision's name is a hash of its content: nobody else has it.
+        if not ours and not (known is None and slot.kind is REVISIONS):
+            known = await self._find(request, slot)
+        if known is not None:
+            _check_selector(slot, manifest, known)
+        changed = _changed(manifest, known)
+        wait = await self._turns.wait_seconds(slot, intent, changed)
+        if wait > 0:
+            applied.wait(wait)
+            return
+        answer = await self._write(slot, intent, manifest)
+        self._turns.wrote(slot, intent, changed, _changed(manifest, answer))
+        log.info("applied %s %s", slot.kind.kind, slot.name, extra={"service": str(slot.service)})
+
+    async def _write(self, slot: Slot, intent: str, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Apply, unless it was refused a moment ago."""
+        if stop := self._turns.stopped(slot, intent):
+            raise _StoppedError(stop)
+        try:
+            answer = await self._cluster.apply(slot.kind, manifest, slot.manager)
+        except (ForbiddenError, InvalidError, UnreachableError) as error:
+            stop = _why(slot, error)
+            if stop is None:
+                raise
+            self._turns.stop(slot, intent, stop)
+            raise _StoppedError(stop) from error
+        self._cache.put(slot.kind, answer)
+        return answer
+
+    async def _find(self, request: Request, slot: Slot) -> Mapping[str, Any] | None:
+        """What our watch does not show may still exist: ours without its labels, or somebody else's object."""
+        try:
+            found = await self._cluster.get(slot.kind, request.namespace, slot.name)
+        except NotFoundError:
+            return None
+        except ForbiddenError as error:
+            raise _StoppedError(Stop(refusal(str(slot), error.message, forbidden=True))) from error
         ownership = judge(found, request.name, request.uid)
         if ownership.verdict == "leaving":
-            raise _LeavingError(f"{kind.kind} {name} of an earlier VLLMService of this name is still being deleted")
+            text = f"{slot.kind.kind} {slot.name} of an earlier VLLMService of this name is still being deleted"
+            raise _StoppedError(Stop(waiting=text))
         if ownership.verdict == "foreign":
             message = (
-                f"{kind.kind} {request.namespace}/{name} exists and is not ours ({ownership.whose}); "
+                f"{slot} exists and is not ours ({ownership.whose}); "
                 "delete or rename it, or give this VLLMService another name"
             )
-            raise _BlockedError(Problem(reasons.NAME_CONFLICT.name, message))
+            raise _StoppedError(Stop(Problem(reasons.NAME_CONFLICT.name, message)))
+        return found
 
-    async def _scale(self, request: Request, replicas: int) -> None:
+    async def _scale(self, request: Request, replicas: int, applied: Applied) -> None:
         fleet = self._cache.get(DEPLOYMENTS, request.namespace, request.name)
-        if fleet is None or fleet["spec"].get("replicas") == replicas:
-            return
-        manifest = scale(rollout.owner(request), replicas)
-        self._cache.put(DEPLOYMENTS, await self._cluster.apply(DEPLOYMENTS, manifest, names.MANAGER_SCALE))
+        slot = Slot(Key(request.namespace, request.name), DEPLOYMENTS, request.name, names.MANAGER_SCALE)
+        if fleet is not None and fleet["spec"].get("replicas") != replicas:
+            wait = await self._turns.wait_seconds(slot, str(replicas), [_REPLICAS])
+            if wait > 0:
+                applied.wait(wait)
+            else:
+                answer = await self._write(slot, str(replicas), scale(rollout.owner(request), replicas))
+                left = [] if answer["spec"].get("replicas") == replicas else [_REPLICAS]
+                self._turns.wrote(slot, str(replicas), [_REPLICAS], left)
+        applied.contest = applied.contest or self._turns.contest(slot)
 
     async def _delete(self, kind: Kind, obj: Mapping[str, Any]) -> None:
         meta = obj["metadata"]
         await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"])
 
 
-def _current(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    annotations = known["metadata"].get("annotations") or {}
-    wanted = manifest["metadata"]["annotations"][names.ANNOTATION_HASH]
+def _changed(manifest: Mapping[str, Any], known: Mapping[str, Any] | None) -> list[Path]:
+    """Paths in which the live object is not what is meant; empty when nothing is to be written."""
+    if known is None:
+        return [WHOLE]
     # A listing's items carry no apiVersion and kind, so what is known of an object does not either.
     intent = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
-    return annotations.get(names.ANNOTATION_HASH) == wanted and drift.differs(intent, known) is None
+    return [*drift.differences(intent, known)]
+
+
+def _check_selector(slot: Slot, manifest: Mapping[str, Any], known: Mapping[str, Any]) -> None:
+    """A Deployment with another selector, restored or made anew by hand, cannot be mended by a write."""
+    if slot.kind is not DEPLOYMENTS:
+        return
+    wanted, found = (obj["spec"]["selector"]["matchLabels"] for obj in (manifest, known))
+    if wanted != found:
+        message = (
+            f"{slot} selects {selector_text(found)}, which cannot be changed, and must select {selector_text(wanted)}; "
+            f"delete it (kubectl delete deployment {slot.name} -n {slot.service.namespace}): its pods end, and it is "
+            "made anew"
+        )
+        raise _StoppedError(Stop(Problem(reasons.IMMUTABLE_FIELD.name, message)))
+
+
+def _why(slot: Slot, error: ClusterError) -> Stop | None:
+    """What stopped a write, or None when only trying again can tell."""
+    if isinstance(error, UnreachableError):
+        webhook = webhook_away(error.message)
+        return Stop(waiting=f"{slot}: admission webhook {webhook} does not answer") if webhook else None
+    if leaving(error.message):
+        return Stop(waiting="the namespace is being deleted")
+    return Stop(refusal(str(slot), error.message, forbidden=isinstance(error, ForbiddenError)))

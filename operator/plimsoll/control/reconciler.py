@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from plimsoll.adapters.ports import DEPLOYMENTS, REVISIONS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.control.cache import Cache, Key
-from plimsoll.control.children import Applied, Children, Live
+from plimsoll.control.children import Applied, Children
 from plimsoll.control.planning import Planner
 from plimsoll.control.report import Reporter
 from plimsoll.core import observe, rollout
@@ -26,6 +26,8 @@ LEAVING_RECHECK_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 1.0
 REFUSED_RECHECK_SECONDS: Final = 15.0
 """A refusal may end without an event of ours: a ConfigMap corrected, a right granted."""
+CONTEST_RECHECK_SECONDS: Final = 60.0
+"""A contest is over when nobody changes anything for a while: that makes no event."""
 
 
 @dataclass
@@ -42,6 +44,7 @@ class Reconciler:
         service = self.cache.get(SERVICES, *key)
         if service is None or service["metadata"].get("deletionTimestamp"):
             self.reporter.forget(key)
+            self.children.forget(key)
             return None
         try:
             request = read_request(service)
@@ -62,7 +65,7 @@ class Reconciler:
             applied = await self.children.bring(request, manifests, replicas, live)
             if applied.blocked is None and not applied.waiting:
                 await self.children.tidy(request, target.revision, replicas, live, revisions)
-        if self._just_made(request, live):
+        if self._unseen(key):
             return FIRST_LOOK_SECONDS
         facts = self._facts(key, request, target, replicas, applied)
         again = await self.reporter.report(key, service, facts, rollout.reported_plan(target, replicas), replicas)
@@ -70,12 +73,15 @@ class Reconciler:
             return LEAVING_RECHECK_SECONDS
         if facts.refusal or facts.blocked or facts.update_unknown:
             return REFUSED_RECHECK_SECONDS
-        return again
+        return _earliest(again, applied.again_seconds, CONTEST_RECHECK_SECONDS if applied.contest else None)
 
-    def _just_made(self, request: Request, live: Live) -> bool:
-        """The Deployment is new: what its controller makes of it, a moment later, is the first thing to report."""
-        known = (DEPLOYMENTS, request.name) in live
-        return not known and self.cache.get(DEPLOYMENTS, request.namespace, request.name) is not None
+    def _unseen(self, key: Key) -> bool:
+        """We wrote the Deployment a moment ago: what its controller makes of it, at once, is what to report.
+
+        Without this a mere change of the count, which is a new generation too, would show as a roll-out.
+        """
+        deployment = self.cache.get(DEPLOYMENTS, *key)
+        return deployment is not None and not observe.seen(deployment) and self.children.just_wrote(key, DEPLOYMENTS)
 
     def _facts(self, key: Key, request: Request, target: Target, replicas: int, applied: Applied) -> Facts:
         deployment = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
@@ -88,8 +94,13 @@ class Reconciler:
             fleet=observe.fleet(request, deployment, self.cache.pods(key), replicas),
             update=target.update,
             update_unknown=target.update_unknown,
+            contest=applied.contest,
             limited=observe.limited(request, target, replicas),
         )
+
+
+def _earliest(*waits: float | None) -> float | None:
+    return min((wait for wait in waits if wait is not None), default=None)
 
 
 def _first_error(error: ValidationError) -> str:

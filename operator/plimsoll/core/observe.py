@@ -18,17 +18,22 @@ def fleet(request: Request, live: Mapping[str, Any] | None, pods: Summary, repli
         return None
     status = live.get("status", {})
     total, ready, updated = (int(status.get(k, 0)) for k in ("replicas", "readyReplicas", "updatedReplicas"))
-    seen = int(status.get("observedGeneration", 0)) >= int(live["metadata"].get("generation", 0))
     return Fleet(
         wanted=replicas,
         floor=_floor(request, replicas),
         replicas=total,
         ready=ready,
-        updated_ready=min(ready, updated) if seen else 0,
-        rolled_out=seen and updated == total and total >= min(replicas, 1),
+        updated_ready=min(ready, updated) if seen(live) else 0,
+        rolled_out=seen(live) and updated == total and total >= min(replicas, 1),
         deadline_exceeded=status.get("progressReason") == "ProgressDeadlineExceeded",
         pods=pods,
     )
+
+
+def seen(live: Mapping[str, Any]) -> bool:
+    """Whether the Deployment's controller has looked at it as it is now; until then its figures are older."""
+    observed = live.get("status", {}).get("observedGeneration", 0)
+    return int(observed) >= int(live["metadata"].get("generation", 0))
 
 
 def limited(request: Request, target: Target, replicas: int) -> Problem | None:

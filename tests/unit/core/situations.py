@@ -7,7 +7,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from plimsoll.api import names
-from plimsoll.core.conditions import Condition, Facts, Fleet, Problem, decide, merge
+from plimsoll.core.conditions import Condition, Contest, Facts, Fleet, Problem, decide, merge
 from plimsoll.core.pods import Summary
 
 SERVING: Final = Fleet(wanted=2, floor=2, replicas=2, ready=2, updated_ready=2, rolled_out=True)
@@ -50,6 +50,12 @@ FLEETS: Final = st.builds(
         _TEXTS,
     ),
 )
-_BY_TYPE: Final = {str: _TEXTS, Problem | None: st.none() | PROBLEMS, Fleet | None: st.none() | FLEETS}
+CONTESTS: Final = st.builds(Contest, PROBLEMS, st.booleans())
+_BY_TYPE: Final = {
+    str: _TEXTS,
+    Problem | None: st.none() | PROBLEMS,
+    Fleet | None: st.none() | FLEETS,
+    Contest | None: st.none() | CONTESTS,
+}
 FACTS: Final = st.builds(Facts, **{f.name: _BY_TYPE[f.type] for f in dataclasses.fields(Facts)})  # type: ignore[index]
 """Any combination of facts; a new field of Facts is part of it as soon as its type is known here."""
