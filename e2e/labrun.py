@@ -9,7 +9,6 @@ from e2e import operator_process
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
-from e2e.crds import install_crds
 from e2e.fleet import Fleet, NodeSpec, parse_nodes
 from e2e.fleet.commands import SOCKET_NAME
 from e2e.fleet_thread import FleetThread
@@ -87,10 +86,10 @@ class Lab:
         return {**self.plane.processes, **operator}
 
     def _apply_definitions(self) -> None:
-        if any(self.options.crds.glob("*.yaml")):
-            install_crds(self.plane.kubectl, self.options.crds)
-        else:
+        if not any(self.options.crds.glob("*.yaml")):
             self._log(f"no CRD in {self.options.crds}")
+            return
+        operator_process.install_crds(self.plane.kubectl, self.options.crds)
 
     def _start_fleet(self, nodes: Sequence[NodeSpec]) -> None:
         self._log(f"starting nodes {self.options.nodes}")

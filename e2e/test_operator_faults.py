@@ -13,10 +13,9 @@ import pytest
 
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.api import Api, ApiError
-from e2e.crds import install_crds
 from e2e.eventually import eventually
 from e2e.labrun import CHECKOUT
-from e2e.operator_process import MANIFEST, NAMESPACE, Operator, create_account
+from e2e.operator_process import MANIFEST, NAMESPACE, Operator, create_account, install_crds
 from plimsoll.api import names
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(300)]

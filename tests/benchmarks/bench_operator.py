@@ -17,9 +17,8 @@ from aiohttp import ClientSession
 
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.commands import CONTROLLER_QPS
-from e2e.crds import install_crds
 from e2e.labrun import CHECKOUT
-from e2e.operator_process import MANIFEST, Operator, create_account
+from e2e.operator_process import MANIFEST, Operator, create_account, install_crds
 from plimsoll.adapters.kube import KubeCluster, load_configuration
 from plimsoll.adapters.ports import (
     CHILDREN,

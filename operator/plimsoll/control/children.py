@@ -12,10 +12,12 @@ from plimsoll.adapters.ports import (
     REVISIONS,
     Cluster,
     ClusterError,
+    ConflictError,
     ForbiddenError,
     InvalidError,
     Kind,
     NotFoundError,
+    Object,
     UnreachableError,
 )
 from plimsoll.api import names, reasons
@@ -68,7 +70,11 @@ class _StoppedError(Exception):
 
 
 class Children:
-    """Brings the children of one service at a time to what is meant. Raises ClusterError when it should be retried."""
+    """Brings the children of one service at a time to what is meant. Raises ClusterError when it should be retried.
+
+    Every write over an object that exists carries the version it was decided on: what changed meanwhile, or was written
+    by another leader, is never overwritten from an older view (ConflictError: read again, decide again).
+    """
 
     def __init__(self, cluster: Cluster, cache: Cache, turns: Turns) -> None:
         self._cluster = cluster
@@ -89,9 +95,11 @@ class Children:
         """Apply the manifests in their order, then the count; stop at the first that cannot be written."""
         applied = Applied()
         try:
+            fleet: Object | None = live.get((DEPLOYMENTS, request.name))
             for manifest in manifests:
-                await self._apply(request, drift.stamp(manifest), live, applied)
-            await self._scale(request, replicas, applied)
+                written = await self._apply(request, drift.stamp(manifest), live, applied)
+                fleet = written if written and manifest["kind"] == DEPLOYMENTS.kind else fleet
+            await self._scale(request, replicas, fleet, applied)
         except _StoppedError as stopped:
             applied.blocked, applied.waiting = stopped.stop.problem, stopped.stop.waiting
         return applied
@@ -107,52 +115,54 @@ class Children:
         for name in outdated(kept):
             await self._delete(REVISIONS, live[REVISIONS, name])
 
-    async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live, applied: Applied) -> None:
-        """Apply one child if its intent changed or somebody edited it, when it is our turn."""
+    async def _apply(
+        self, request: Request, manifest: Mapping[str, Any], live: Live, applied: Applied
+    ) -> Object | None:
+        """Apply one child if its intent changed or somebody edited it, when it is our turn; what it became, or None."""
         kind = _KIND_OF[manifest["apiVersion"], manifest["kind"]]
         name = manifest["metadata"]["name"]
         slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_CHILDREN)
+        written = None
         try:
-            await self._bring_one(request, slot, manifest, live.get((kind, name)), applied)
+            written = await self._bring_one(request, slot, manifest, live.get((kind, name)), applied)
         except _StoppedError as stopped:
             # Engines run without a budget, too; what they cannot do without stops the rest.
             if kind is not DISRUPTION_BUDGETS or stopped.stop.problem is None:
                 raise
             applied.blocked = stopped.stop.problem
         applied.contest = applied.contest or self._turns.contest(slot)
+        return written
 
     async def _bring_one(
-        self,
-        request: Request,
-        slot: Slot,
-        manifest: Mapping[str, Any],
-        known: Mapping[str, Any] | None,
-        applied: Applied,
-    ) -> None:
-        intent = manifest["metadata"]["annotations"][names.ANNOTATION_HASH]
+        self, request: Request, slot: Slot, manifest: Mapping[str, Any], known: Object | None, applied: Applied
+    ) -> Object | None:
         ours = known is not None and judge(known, request.name, request.uid).verdict == "ours"
         if ours and not _changed(manifest, known):
-            return
+            return None
         # A revision's name is a hash of its content: nobody else has it.
         if not ours and not (known is None and slot.kind is REVISIONS):
             known = await self._find(request, slot)
         if known is not None:
             _check_selector(slot, manifest, known)
-        changed = _changed(manifest, known)
+        intent, changed = manifest["metadata"]["annotations"][names.ANNOTATION_HASH], _changed(manifest, known)
         wait = await self._turns.wait_seconds(slot, intent, changed)
         if wait > 0:
             applied.wait(wait)
-            return
-        answer = await self._write(slot, intent, manifest)
+            return None
+        answer = await self._write(slot, intent, manifest, known)
         self._turns.wrote(slot, intent, changed, _changed(manifest, answer))
         log.info("applied %s %s", slot.kind.kind, slot.name, extra={"service": str(slot.service)})
+        return answer
 
-    async def _write(self, slot: Slot, intent: str, manifest: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Apply, unless it was refused a moment ago."""
+    async def _write(self, slot: Slot, intent: str, manifest: Mapping[str, Any], known: Object | None) -> Object:
+        """Apply over what the decision was made on, unless it was refused a moment ago."""
         if stop := self._turns.stopped(slot, intent):
             raise _StoppedError(stop)
         try:
-            answer = await self._cluster.apply(slot.kind, manifest, slot.manager)
+            answer = await self._cluster.apply(slot.kind, drift.decided_on(manifest, known), slot.manager)
+        except ConflictError:
+            self._cache.put(slot.kind, await self._cluster.get(slot.kind, slot.service.namespace, slot.name))
+            raise
         except (ForbiddenError, InvalidError, UnreachableError) as error:
             stop = _why(slot, error)
             if stop is None:
@@ -162,7 +172,7 @@ class Children:
         self._cache.put(slot.kind, answer)
         return answer
 
-    async def _find(self, request: Request, slot: Slot) -> Mapping[str, Any] | None:
+    async def _find(self, request: Request, slot: Slot) -> Object | None:
         """What our watch does not show may still exist: ours without its labels, or somebody else's object."""
         try:
             found = await self._cluster.get(slot.kind, request.namespace, slot.name)
@@ -182,22 +192,22 @@ class Children:
             raise _StoppedError(Stop(Problem(reasons.NAME_CONFLICT.name, message)))
         return found
 
-    async def _scale(self, request: Request, replicas: int, applied: Applied) -> None:
-        fleet = self._cache.get(DEPLOYMENTS, request.namespace, request.name)
+    async def _scale(self, request: Request, replicas: int, fleet: Object | None, applied: Applied) -> None:
         slot = Slot(Key(request.namespace, request.name), DEPLOYMENTS, request.name, names.MANAGER_SCALE)
         if fleet is not None and fleet["spec"].get("replicas") != replicas:
             wait = await self._turns.wait_seconds(slot, str(replicas), [_REPLICAS])
             if wait > 0:
                 applied.wait(wait)
             else:
-                answer = await self._write(slot, str(replicas), scale(rollout.owner(request), replicas))
+                answer = await self._write(slot, str(replicas), scale(rollout.owner(request), replicas), fleet)
                 left = [] if answer["spec"].get("replicas") == replicas else [_REPLICAS]
                 self._turns.wrote(slot, str(replicas), [_REPLICAS], left)
         applied.contest = applied.contest or self._turns.contest(slot)
 
     async def _delete(self, kind: Kind, obj: Mapping[str, Any]) -> None:
         meta = obj["metadata"]
-        await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"])
+        version = meta.get("resourceVersion", "")
+        await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"], version=version)
 
 
 def _changed(manifest: Mapping[str, Any], known: Mapping[str, Any] | None) -> list[Path]:
