@@ -15,6 +15,7 @@ from typing import Final
 
 from plimsoll import handlers, metrics, probes
 from plimsoll.adapters.clock import SystemClock
+from plimsoll.adapters.inventory import InventoryFile
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.ports import CHILDREN, PODS
@@ -27,14 +28,17 @@ from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
+from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
+from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core.election import Timing
+from plimsoll.core.plan.inventory import InventoryError
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
 
@@ -63,7 +67,8 @@ class Operator:
 
     @classmethod
     async def create(cls, settings: Settings) -> "Operator":
-        """Connect the parts; raises CredentialsError when there are no credentials."""
+        """Connect the parts; raises CredentialsError without credentials, InventoryError for an unusable inventory."""
+        inventory = InventoryFile.opened(settings.inventory)
         configuration = await load_configuration(settings.kubeconfig)
         cluster = KubeCluster(configuration, settings.request_timeout_seconds, _count_write)
         clock, cache = SystemClock(), Cache()
@@ -73,9 +78,18 @@ class Operator:
         fenced = FencedCluster(cluster, elector.write_seconds)
         optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
         sweep.optional = optional.usable
-        planner = Planner(cluster, settings.namespace, clock.monotonic)
+        planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
-        reconciler = Reconciler(cache, planner, Children(fenced, cache, Turns(fenced, clock.monotonic)), reporter)
+        survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
+        reconciler = Reconciler(
+            cache,
+            planner,
+            Children(fenced, cache, Turns(fenced, clock.monotonic)),
+            reporter,
+            survey,
+            postmortem,
+            clock.wall_seconds,
+        )
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(
             settings, cluster, clock, cache, queue, sweep, optional, loop, elector, asyncio.Event(), clock.monotonic()
@@ -225,7 +239,7 @@ def main() -> int:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
-    except CredentialsError as error:
+    except (CredentialsError, InventoryError) as error:
         log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:

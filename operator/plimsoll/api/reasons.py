@@ -2,15 +2,15 @@
 
 A new reason is one more constant; ``docs/reference.md`` lists it after ``tools/generate.py``. Reasons never change
 their name, since alerts and scripts match on them. The planner's refusals carry the names of `plimsoll predict`
-(``camel_reason``). Why an engine failed stands in ``engine_reasons.py``.
+(``camel_reason``). What becomes of writes stands in ``write_reasons.py``, why a roll-out waits in
+``rollout_reasons.py``, why an engine failed in ``engine_reasons.py``.
 """
 
 from typing import Final
 
-from plimsoll.api import engine_reasons
+from plimsoll.api import engine_reasons, rollout_reasons, write_reasons
 from plimsoll.api.names import (
     AVAILABLE,
-    CONTESTED,
     EXPERIMENTING,
     KV_PREDICTION_ACCURATE,
     METRICS_AVAILABLE,
@@ -45,13 +45,6 @@ REPLICAS_UNAVAILABLE: Final = Reason(
     "Fewer replicas are ready than wanted, and no roll-out explains it.",
     "Look at the pods that are not ready: Pending means no free GPU, restarts mean the engine fails; read its log with "
     "`plimsoll check-log`.",
-)
-
-FAILING: Final = Reason(
-    "Failing",
-    (READY, AVAILABLE),
-    "Pods cannot start or end again: the message carries the engine's last words.",
-    "Read the message; `kubectl logs --previous` of the pod it is about shows the whole story.",
 )
 
 FEASIBLE: Final = Reason("Feasible", (PLANNED,), "A plan is in force.", _NOTHING)
@@ -157,6 +150,12 @@ UNKNOWN_GPU: Final = Reason(
     "Nothing is known about this GPU product.",
     "Spell it as nodes do: `kubectl get nodes -L nvidia.com/gpu.product`.",
 )
+MIXED_NODES: Final = Reason(
+    "MixedNodes",
+    _REFUSED,
+    "Nodes of this GPU product also hold other GPUs, so that their label says too little to plan on.",
+    "Name another product, or let the operator's owner separate the nodes and drop mixedNodes from the inventory.",
+)
 UNKNOWN_ARCHITECTURE: Final = Reason(
     "UnknownArchitecture",
     _REFUSED,
@@ -193,50 +192,12 @@ FORBIDDEN: Final = Reason(
     "The operator lacks a right that it needs for this service.",
     "Add the verb and resource that the message names to the operator's role; the chart's role has them all.",
 )
-QUOTA_EXCEEDED: Final = Reason(
-    "QuotaExceeded",
-    (STALLED,),
-    "A ResourceQuota of the namespace leaves no room for an object of the service.",
-    "Raise the quota that the message names, or free something; the operator tries again by itself.",
-)
-DENIED_BY_POLICY: Final = Reason(
-    "DeniedByPolicy",
-    (STALLED,),
-    "An admission webhook or a ValidatingAdmissionPolicy refuses an object of the service.",
-    "Correct the spec as the policy's own words in the message say, or exempt the service there.",
-)
-IMMUTABLE_FIELD: Final = Reason(
-    "ImmutableField",
-    (STALLED,),
-    "An object of the service exists with a value that cannot be changed any more.",
-    "Delete the object that the message names; it is made anew. Deleting a Deployment ends its pods.",
-)
 REFUSED: Final = Reason(
     "Refused",
     (STALLED,),
     "The API server will not accept an object as it is.",
     "Read the message: it names the field; then correct the spec.",
 )
-FIELD_CONTESTED: Final = Reason(
-    "FieldContested",
-    (CONTESTED, STALLED, READY),
-    "Another field manager sets a field that the operator sets, again and again. Stalled as well when pods "
-    "therefore do not run what was planned.",
-    "Take the field out of what that manager applies (Argo CD, a script, an autoscaler); children belong in no Git.",
-)
-CHANGED_BY_ADMISSION: Final = Reason(
-    "ChangedByAdmission",
-    (CONTESTED,),
-    "A mutating webhook or policy changes what the operator writes; its value stays.",
-    "Nothing to do if the policy means it; else exempt the object, or ask for another value in the VLLMService.",
-)
-KEEPS_BEING_REMOVED: Final = Reason(
-    "KeepsBeingRemoved",
-    (CONTESTED,),
-    "Somebody removes an object or a field of the operator's again and again; it is put back ever more seldom.",
-    "Find out who: the audit log, or a GitOps tool that prunes by label.",
-)
-NOT_CONTESTED: Final = Reason("NotContested", (CONTESTED,), "What the operator sets stays as it is.", _NOTHING)
 NOT_STALLED: Final = Reason("NotStalled", (STALLED,), "Nothing is in the way.", _NOTHING)
 
 APPLYING: Final = Reason("Applying", (RECONCILING,), "Objects are being created or changed.", "Wait.")
@@ -313,5 +274,10 @@ DISABLED: Final = Reason(
     "Nothing to do, unless you want it: the message names the setting.",
 )
 
-REASONS: Final = {**table(globals()), **engine_reasons.REASONS}
-"""Every reason by its name: those of this file in its order, then those of engines that fail."""
+REASONS: Final = {
+    **table(globals()),
+    **write_reasons.REASONS,
+    **rollout_reasons.REASONS,
+    **engine_reasons.REASONS,
+}
+"""Every reason by its name: those of this file in its order, then of writes, of roll-outs, of engines that fail."""

@@ -20,7 +20,7 @@ from plimsoll.adapters.ports import (
     Object,
     UnreachableError,
 )
-from plimsoll.api import names, reasons
+from plimsoll.api import names, reasons, write_reasons
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.turns import Slot, Stop, Turns
 from plimsoll.core import drift, rollout
@@ -33,6 +33,7 @@ from plimsoll.core.manifests.revision import Revision, outdated
 from plimsoll.core.ownership import judge
 from plimsoll.core.refusals import leaving, refusal, webhook_away
 from plimsoll.core.request import Request
+from plimsoll.core.steps import Step
 
 log = logging.getLogger("plimsoll.children")
 
@@ -105,14 +106,14 @@ class Children:
         return applied
 
     async def tidy(
-        self, request: Request, revision: Revision, replicas: int, live: Live, revisions: Sequence[Revision]
+        self, request: Request, revision: Revision, step: Step, live: Live, revisions: Sequence[Revision]
     ) -> None:
         """Delete what is ours and no longer meant: the PDB of a single replica, revisions beyond the last five."""
         budget = live.get((DISRUPTION_BUDGETS, request.name))
-        if replicas <= 1 and budget and judge(budget, request.name, request.uid).verdict == "ours":
+        if step.replicas <= 1 and budget and judge(budget, request.name, request.uid).verdict == "ours":
             await self._delete(DISRUPTION_BUDGETS, budget)
         kept = [*(r for r in revisions if r.name != revision.name), revision]
-        for name in outdated(kept):
+        for name in outdated(kept, step.revision.name if step.revision else ""):
             await self._delete(REVISIONS, live[REVISIONS, name])
 
     async def _apply(
@@ -230,7 +231,7 @@ def _check_selector(slot: Slot, manifest: Mapping[str, Any], known: Mapping[str,
             f"delete it (kubectl delete deployment {slot.name} -n {slot.service.namespace}): its pods end, and it is "
             "made anew"
         )
-        raise _StoppedError(Stop(Problem(reasons.IMMUTABLE_FIELD.name, message)))
+        raise _StoppedError(Stop(Problem(write_reasons.IMMUTABLE_FIELD.name, message)))
 
 
 def _why(slot: Slot, error: ClusterError) -> Stop | None:

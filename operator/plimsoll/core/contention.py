@@ -10,7 +10,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from plimsoll.api import reasons
+from plimsoll.api import write_reasons
 from plimsoll.core.conditions import Contest, Problem
 from plimsoll.core.drift import Path, written
 from plimsoll.core.managers import Setter
@@ -96,16 +96,16 @@ def contest(what: str, path: Path, others: int, by: Setter) -> Contest:
             f"take the field out of what {who} applies"
         )
         runs = what.startswith("Deployment ") and path[:1] == ("spec",)
-        return Contest(Problem(reasons.FIELD_CONTESTED.name, text), fleet_differs=runs)
+        return Contest(Problem(write_reasons.FIELD_CONTESTED.name, text), fleet_differs=runs)
     if by.cause == "nobody":
         gone = f"{where} of {what}" if where else what
         text = f"somebody keeps removing {gone}, and it is put back less and less often; find out who, and stop it"
-        return Contest(Problem(reasons.KEEPS_BEING_REMOVED.name, text))
+        return Contest(Problem(write_reasons.KEEPS_BEING_REMOVED.name, text))
     text = (
         f"{what}: an admission webhook or policy gives {where} another value whenever it is written; "
         "that value stays unless the object is exempted there"
     )
-    return Contest(Problem(reasons.CHANGED_BY_ADMISSION.name, text))
+    return Contest(Problem(write_reasons.CHANGED_BY_ADMISSION.name, text))
 
 
 def _pause(repairs: int) -> float:

@@ -8,24 +8,16 @@ and normalises quantities, so plain equality would differ for ever.
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from plimsoll.api import names
+from plimsoll.core.quantity import quantity
 
 MERGE_KEYS: Final = ("name", "containerPort", "mountPath", "port", "uid", "topologyKey", "type", "key")
 """The field that identifies a list's entries, first that all desired entries have (Kubernetes' own merge keys)."""
 
 Path = tuple[str, ...]
 """Steps to a field; an entry of a list is ``[key]``."""
-
-_SUFFIXES: Final[Mapping[str, Decimal]] = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("0.001"),
-    **{suffix: Decimal(10 ** (3 * power)) for power, suffix in enumerate("kMGTPE", 1)},
-    **{f"{suffix}i": Decimal(2 ** (10 * power)) for power, suffix in enumerate("KMGTPE", 1)},
-}
 
 
 def stamp(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -122,20 +114,5 @@ def _same_scalar(desired: Any, live: Any) -> bool:  # noqa: ANN401 - JSON
         return desired is live
     if desired == live:
         return True
-    wanted, found = _quantity(desired), _quantity(live)
+    wanted, found = quantity(desired), quantity(live)
     return wanted is not None and wanted == found
-
-
-def _quantity(value: Any) -> Decimal | None:  # noqa: ANN401 - JSON
-    text = str(value)
-    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
-        if text.endswith(suffix):
-            return _decimal(text[: -len(suffix)], _SUFFIXES[suffix])
-    return _decimal(text, Decimal(1))
-
-
-def _decimal(text: str, factor: Decimal) -> Decimal | None:
-    try:
-        return Decimal(text) * factor
-    except InvalidOperation:
-        return None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from plimsoll.api import reasons
+from plimsoll.api import reasons, rollout_reasons, write_reasons
 from plimsoll.api.reasons import Reason
 from plimsoll.core.conditions import Problem
 
@@ -79,10 +79,10 @@ def _immutable(what: str, found: _Match) -> str:
 
 
 _KINDS: Final[tuple[tuple[re.Pattern[str], Reason, Callable[[str, _Match], str]], ...]] = (
-    (_WEBHOOK, reasons.DENIED_BY_POLICY, _webhook),
-    (_POLICY, reasons.DENIED_BY_POLICY, _policy),
+    (_WEBHOOK, write_reasons.DENIED_BY_POLICY, _webhook),
+    (_POLICY, write_reasons.DENIED_BY_POLICY, _policy),
     (_RIGHT, reasons.FORBIDDEN, _right),
-    (_QUOTA, reasons.QUOTA_EXCEEDED, _quota),
-    (_QUOTA_FIELDS, reasons.QUOTA_EXCEEDED, _quota_fields),
-    (_IMMUTABLE, reasons.IMMUTABLE_FIELD, _immutable),
+    (_QUOTA, rollout_reasons.QUOTA_EXCEEDED, _quota),
+    (_QUOTA_FIELDS, rollout_reasons.QUOTA_EXCEEDED, _quota_fields),
+    (_IMMUTABLE, write_reasons.IMMUTABLE_FIELD, _immutable),
 )

@@ -4,6 +4,7 @@ What the planner may turn when the engine's defaults do not fit, in this order: 
 device's memory. What the user set is never turned.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -13,6 +14,7 @@ from plimsoll.api.reasons import camel_reason
 from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, Refusal, capacity, plan_layout
 from plimsoll.core.kv.refusals import KV_CACHE_TOO_SMALL, NO_MEMORY_FOR_KV
 from plimsoll.core.memory import MemoryBudget, MemoryFlags, budget
+from plimsoll.core.plan.correction import corrected
 from plimsoll.core.plan.refuse import (
     NOT_ENOUGH_FREE_MEMORY,
     OOM_RISK,
@@ -54,6 +56,7 @@ class Knobs:
     batched_tokens: int
     utilisation: float | None
     sequences: int
+    kv_dtype: str = "auto"
     turned: int = 0
 
 
@@ -68,6 +71,9 @@ class Engine:
     memory: MemoryBudget
     low: Capacity
     mid: Capacity
+
+    def __str__(self) -> str:
+        return named(self.shape, self.knobs.kv_dtype)
 
     @property
     def utilisation(self) -> float:
@@ -86,21 +92,26 @@ class Failed:
     gpus_needed: int = 0
 
 
-def fit(wish: Wish, shape: Shape) -> Engine | Failed:
+def named(shape: Shape, kv_dtype: str) -> str:
+    """A shape and the KV dtype that was chosen for it, in short."""
+    return str(shape) if kv_dtype == "auto" else f"{shape}, {kv_dtype} KV"
+
+
+def fit(wish: Wish, shape: Shape, kv_dtype: str = "auto") -> Engine | Failed:
     """The engine of a shape with the fewest knobs turned, or why there is none."""
     needed = shape.gpus * wish.replicas
-    if wish.most_replicas(shape.gpus) < wish.replicas:
+    if wish.most_replicas(shape) < wish.replicas:
         return Failed(shape, Rejected(str(shape), reasons.MAX_GPUS_EXCEEDED.name, _over(wish, shape)), 0, needed)
     problem = partition_problem(wish.facts, shape)
     if problem:
         return Failed(shape, Rejected(str(shape), reasons.HEADS_NOT_DIVISIBLE.name, f"{problem} ({shape})"))
-    return _too_heavy(wish, shape) or _turned(wish, shape)
+    return _too_heavy(wish, shape) or _turned(wish, shape, kv_dtype)
 
 
 def _too_heavy(wish: Wish, shape: Shape) -> Failed | None:
     """Whether even an even share of the weights fills the GPU: then nothing else needs to be computed."""
     share = wish.least_weights_bytes / shape.gpus
-    if share < shape.gpu.torch_total_bytes * HIGHEST_UTILISATION or wish.overrides.memory.get("cpu_offload_bytes"):
+    if share < _most_usable_bytes(wish, shape) or wish.overrides.memory.get("cpu_offload_bytes"):
         return None
     message = (
         f"spec.hardware.gpu: {shape.label} has {gib(shape.gpu.torch_total_bytes)}, at {_sizes(shape)} the "
@@ -109,13 +120,30 @@ def _too_heavy(wish: Wish, shape: Shape) -> Failed | None:
     return Failed(shape, Rejected(str(shape), reasons.NO_MEMORY_FOR_KV.name, message))
 
 
-def default_knobs(wish: Wish, shape: Shape) -> Knobs:
+def default_knobs(wish: Wish, shape: Shape, kv_dtype: str = "auto") -> Knobs:
     """The engine's defaults, or what the user set."""
     batch = engines.batch_defaults(wish.version, shape.gpu)
     options, memory = wish.overrides.options, wish.overrides.memory
-    sequences = options.get("max_num_seqs") or sequences_for(wish)
-    tokens = options.get("max_num_batched_tokens") or max(batch.max_num_batched_tokens, sequences)
-    return Knobs(tokens, memory.get("gpu_memory_utilization"), sequences)
+    sequences = options.get("max_num_seqs") or _at_most(sequences_for(wish), wish.correction.most_sequences)
+    usual = _at_most(batch.max_num_batched_tokens, wish.correction.most_step_tokens)
+    tokens = options.get("max_num_batched_tokens") or max(usual, sequences)
+    share = memory.get("gpu_memory_utilization")
+    if share is None and wish.share_left(shape) < 1:
+        share = _share_of(wish, shape, default_utilisation(wish.version))
+    return Knobs(tokens, share, sequences, kv_dtype)
+
+
+def _share_of(wish: Wish, shape: Shape, utilisation: float) -> float:
+    """A share of the device's memory where others hold a part of it: the same share of what they leave."""
+    return math.floor(utilisation * wish.share_left(shape) * 1000) / 1000
+
+
+def _most_usable_bytes(wish: Wish, shape: Shape) -> float:
+    return shape.gpu.torch_total_bytes * wish.share_left(shape) * HIGHEST_UTILISATION
+
+
+def _at_most(value: int, limit: int | None) -> int:
+    return value if limit is None else min(value, limit)
 
 
 def sequences_for(wish: Wish) -> int:
@@ -148,7 +176,7 @@ def start_engine(wish: Wish, shape: Shape, knobs: Knobs) -> Engine:
     start = EngineStart(wish.facts, _options(wish, shape, knobs), _flags(wish, shape, knobs))
     layout = plan_layout(start.facts, start.options)
     check_flags(start, layout.resolved)
-    memory = budget(start.facts, start.options, start.flags)
+    memory = corrected(budget(start.facts, start.options, start.flags), wish.correction)
     low = int(memory.available_kv_bytes.low)
     if low <= 0:
         raise _NothingLeft(memory)
@@ -157,7 +185,7 @@ def start_engine(wish: Wish, shape: Shape, knobs: Knobs) -> Engine:
         return start_engine(wish, shape, replace(knobs, sequences=pool.num_blocks))
     check_device(start, memory.step, memory)
     check_pool(start, layout, low)
-    check_aftermath(start, memory.step, memory)
+    check_aftermath(start, memory.step, memory, wish.correction.outside_bytes)
     return Engine(shape, knobs, start, layout, memory, pool, capacity(layout, int(memory.available_kv_bytes.mid)))
 
 
@@ -175,9 +203,9 @@ class _NothingLeft(Refusal):
         self.memory = memory
 
 
-def _turned(wish: Wish, shape: Shape) -> Engine | Failed:
+def _turned(wish: Wish, shape: Shape, kv_dtype: str) -> Engine | Failed:
     """Try the defaults, then what the first refusal says could help."""
-    knobs = default_knobs(wish, shape)
+    knobs = default_knobs(wish, shape, kv_dtype)
     try:
         return start_engine(wish, shape, knobs)
     except Refusal as refusal:
@@ -190,20 +218,21 @@ def _turned(wish: Wish, shape: Shape) -> Engine | Failed:
                 best = refusal
     return Failed(
         shape,
-        Rejected(str(shape), camel_reason(best.reason), _explained(wish, shape, best)),
+        Rejected(named(shape, kv_dtype), camel_reason(best.reason), _explained(wish, shape, best)),
         context_that_fits=best.estimated_max_model_len or 0,
     )
 
 
 def _variants(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> Iterator[Knobs]:
     """Knobs turned one after the other, then together."""
-    fixed_share = knobs.utilisation is not None or "kv_cache_memory_bytes" in wish.overrides.memory
+    fixed_share = bool({"gpu_memory_utilization", "kv_cache_memory_bytes"} & wish.overrides.memory.keys())
     if refusal.reason in _HELPED_BY_LESS and not fixed_share:
         default = default_utilisation(wish.version)
-        yield from (replace(knobs, utilisation=u, turned=1) for u in LOWER_UTILISATIONS if u < default)
-    if refusal.reason in _HELPED_BY_MORE and _weights_leave_room(shape, refusal):
+        lower = (_share_of(wish, shape, share) for share in LOWER_UTILISATIONS if share < default)
+        yield from (replace(knobs, utilisation=share, turned=1) for share in lower)
+    if refusal.reason in _HELPED_BY_MORE and _weights_leave_room(wish, shape, refusal):
         fewer = [] if "max_num_batched_tokens" in wish.overrides.options else list(_fewer_tokens(knobs))
-        shares = [] if fixed_share else [HIGHEST_UTILISATION]
+        shares = [] if fixed_share else [_share_of(wish, shape, HIGHEST_UTILISATION)]
         more = [replace(v, utilisation=share, turned=v.turned + 1) for share in shares for v in (knobs, *fewer)]
         everything = [*fewer, *more] or [knobs]
         fixed_sequences = "max_num_seqs" in wish.overrides.options
@@ -232,10 +261,9 @@ def _fewer_tokens(knobs: Knobs) -> Iterator[Knobs]:
         tokens //= 2
 
 
-def _weights_leave_room(shape: Shape, refusal: Refusal) -> bool:
+def _weights_leave_room(wish: Wish, shape: Shape, refusal: Refusal) -> bool:
     """Whether the highest share of the device holds more than the weights."""
-    usable = shape.gpu.torch_total_bytes * HIGHEST_UTILISATION
-    return not isinstance(refusal, _NothingLeft) or refusal.memory.weights_bytes < usable
+    return not isinstance(refusal, _NothingLeft) or refusal.memory.weights_bytes < _most_usable_bytes(wish, shape)
 
 
 def _far_off(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> bool:
@@ -263,10 +291,13 @@ def _options(wish: Wish, shape: Shape, knobs: Knobs) -> EngineOptions:
         "max_model_len": wish.context_tokens,
         "max_num_batched_tokens": knobs.batched_tokens,
         "max_num_seqs": knobs.sequences,
+        "kv_cache_dtype": knobs.kv_dtype,
         "enable_prefix_caching": True,
         "gdn_prefill_backend": GDN_PREFILL_BACKEND,
         "text_only": wish.spec.model.text_only,
     }
+    if wish.correction.kv_cache_dtype:
+        ours["kv_cache_dtype"] = wish.correction.kv_cache_dtype
     theirs = {key: value for key, value in wish.overrides.options.items() if key not in _KNOBS}
     return EngineOptions(device=shape.gpu, version=wish.version, speculation=wish.speculation, **{**ours, **theirs})
 
@@ -276,6 +307,7 @@ def _flags(wish: Wish, shape: Shape, knobs: Knobs) -> MemoryFlags:
         "gpu_memory_utilization": knobs.utilisation,
         "expert_parallel": shape.expert_parallel,
         "data_parallel": shape.data_parallel,
+        "other_engines_bytes": wish.inventory.of(shape.label).reserve_bytes,
     }
     return MemoryFlags(**{**wish.overrides.memory, **ours})
 
@@ -283,9 +315,17 @@ def _flags(wish: Wish, shape: Shape, knobs: Knobs) -> MemoryFlags:
 def _over(wish: Wish, shape: Shape) -> str:
     needed, limit = shape.gpus * wish.replicas, wish.max_gpus
     if needed <= limit:
+        if wish.placeable(shape) < wish.replicas:
+            there, node = wish.inventory.of(shape.label).gpus, wish.node_gpus(shape.gpu, shape.label)
+            return (
+                f"inventory: {there} GPUs {shape.label} are there, {node} on a node: too few for {wish.replicas} x "
+                f"{shape.gpus}"
+            )
         return (
             f"scaling.maxReplicas: {wish.spec.scaling.max_replicas} is fewer than the {wish.replicas} replicas needed"
         )
+    if limit < wish.spec.hardware.max_gpus:
+        return f"inventory: {wish.replicas} x {shape.gpus} GPUs are {needed}, a service may hold {limit}"
     return (
         f"spec.hardware.maxGPUs: {wish.replicas} x {shape.gpus} GPUs are {needed}, the limit is {limit}; "
         "raise maxGPUs or lower the replicas"

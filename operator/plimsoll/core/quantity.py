@@ -1,0 +1,29 @@
+"""Kubernetes quantities as numbers: ``500m``, ``1Gi``, ``2``."""
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+_SUFFIXES: Final[Mapping[str, Decimal]] = {
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("0.001"),
+    **{suffix: Decimal(10 ** (3 * power)) for power, suffix in enumerate("kMGTPE", 1)},
+    **{f"{suffix}i": Decimal(2 ** (10 * power)) for power, suffix in enumerate("KMGTPE", 1)},
+}
+
+
+def quantity(value: Any) -> Decimal | None:  # noqa: ANN401 - JSON
+    """The number that a quantity stands for, or None when it is none."""
+    text = str(value)
+    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
+        if text.endswith(suffix):
+            return _decimal(text[: -len(suffix)], _SUFFIXES[suffix])
+    return _decimal(text, Decimal(1))
+
+
+def _decimal(text: str, factor: Decimal) -> Decimal | None:
+    try:
+        return Decimal(text) * factor
+    except InvalidOperation:
+        return None
