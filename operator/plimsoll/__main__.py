@@ -17,6 +17,7 @@ import kopf
 from plimsoll import handlers, metrics, probes
 from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
+from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
@@ -31,6 +32,7 @@ from plimsoll.control.supervise import keep_running
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
+from plimsoll.core.policy import PolicyError
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
 
@@ -59,7 +61,8 @@ class Operator:
 
     @classmethod
     async def create(cls, settings: Settings) -> "Operator":
-        """Connect the parts; raises CredentialsError when there are no credentials."""
+        """Connect the parts; raises CredentialsError without credentials, PolicyError without a usable pod policy."""
+        policy = read_policy_file(settings.pod_policy)
         configuration = await load_configuration(settings.kubeconfig)
         cluster = KubeCluster(configuration, settings.request_timeout_seconds, _count_write)
         clock, cache = SystemClock(), Cache()
@@ -67,7 +70,7 @@ class Operator:
         sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
         optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
         sweep.optional = optional.usable
-        planner = Planner(cluster, settings.namespace, clock.monotonic)
+        planner = Planner(cluster, settings.namespace, clock.monotonic, policy)
         reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
         reconciler = Reconciler(cache, planner, Children(cluster, cache), reporter)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
@@ -230,7 +233,7 @@ def main() -> int:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
-    except CredentialsError as error:
+    except (CredentialsError, PolicyError) as error:
         log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:

@@ -22,6 +22,7 @@ from plimsoll.core.plan.configmaps import UnreadableError, files_of, referenced
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.plan.wish import Inventory
+from plimsoll.core.policy import PodPolicy
 from plimsoll.core.request import minimum_replicas
 
 ModelConfigOption = Annotated[
@@ -78,10 +79,15 @@ class Sources:
 
 
 def plan_files(
-    files: Iterable[str], given: ModelConfig | None = None, prices: Prices | None = None, *, hub: bool = False
+    files: Iterable[str],
+    given: ModelConfig | None = None,
+    prices: Prices | None = None,
+    *,
+    hub: bool = False,
+    policy: PodPolicy | None = None,
 ) -> Batch:
     """Plan every service of the files and folders; ``given`` replaces the catalogue's configuration."""
-    inventory = Inventory(prices=prices or {})
+    inventory = Inventory(prices=prices or {}, policy=policy or PodPolicy())
     found = list(read_documents(files))
     config_maps = {(f.namespace, f.name): f for f in found if isinstance(f, ConfigMap)}
     sources = Sources(given, config_maps, hub)

@@ -12,6 +12,7 @@ from typing import Final
 
 from plimsoll.adapters.ports import (
     CONFIG_MAPS,
+    VOLUME_CLAIMS,
     Cluster,
     ClusterError,
     ForbiddenError,
@@ -21,11 +22,18 @@ from plimsoll.adapters.ports import (
 from plimsoll.api import names, reasons
 from plimsoll.api.v1alpha1 import ConfigRef
 from plimsoll.core.drift import digest
-from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.choose import Inventory, plan_service
+from plimsoll.core.plan.claims import Claims, claim_names
 from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
 from plimsoll.core.plan.model import ModelConfig, bundled_config
+from plimsoll.core.policy import PodPolicy
 from plimsoll.core.request import Request
 from plimsoll.core.rollout import Outcome, Unavailable
+
+
+class _MissingClaimError(Exception):
+    """A claim that the pods mount is not there."""
+
 
 log = logging.getLogger("plimsoll.planning")
 
@@ -40,6 +48,7 @@ class Planner:
     cluster: Cluster
     namespace: str
     monotonic: Callable[[], float]
+    policy: PodPolicy = field(default_factory=PodPolicy)
     _plans: OrderedDict[str, Outcome] = field(default_factory=OrderedDict)
     _catalogue: Files = field(default_factory=dict)
     _catalogue_until: float = float("-inf")
@@ -48,18 +57,36 @@ class Planner:
         """A Plan, a Refusal, or Unavailable when the model's configuration could not be had."""
         try:
             config = await self._config(request)
+            inventory = Inventory(policy=self.policy, claims=await self._claims(request))
         except UnreadableError as error:
             return Unavailable(reasons.CATALOGUE_UNREADABLE.name, str(error))
+        except _MissingClaimError as error:
+            return Unavailable(reasons.VOLUME_CLAIM_MISSING.name, str(error))
         seen = (config.origin, config.config, config.quant_config) if config else ()
         # Scaling and replicas are no part of the fingerprint, but bound how many replicas a plan may count on.
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas)
-        key = digest([request.fingerprint, *bounds, *seen])
+        key = digest([request.fingerprint, *bounds, *seen, inventory.claims])
         if key not in self._plans:
-            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config)
+            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, inventory)
             while len(self._plans) > REMEMBERED_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
         return self._plans[key]
+
+    async def _claims(self, request: Request) -> Claims:
+        """Access modes of the claims that the pods mount; those that may not be read are left out."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name in claim_names(request.spec):
+            try:
+                claim = await self.cluster.get(VOLUME_CLAIMS, request.namespace, name)
+            except NotFoundError:
+                where = f"{request.namespace}/{name}"
+                raise _MissingClaimError(f"PersistentVolumeClaim {where} does not exist; create it") from None
+            except ForbiddenError as error:
+                log.warning("access modes of claims are not known: %s", error.message)
+            else:
+                found[name] = tuple(claim.get("spec", {}).get("accessModes") or ())
+        return found
 
     async def _config(self, request: Request) -> ModelConfig | None:
         model = request.spec.model

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from plimsoll.core.manifests.pod import CONTAINER
+from plimsoll.core.manifests.container import CONTAINER
 
 Phase = Literal["ready", "loading", "pending", "failing", "terminating"]
 

@@ -70,7 +70,7 @@ def choose_target(request: Request, outcome: Outcome, kept: Sequence[Revision]) 
 
 def render(request: Request, plan: Plan, number: int) -> Revision:
     """The revision that a fresh plan would become."""
-    template = pod_template(plan, PodRequest(request.name, request.spec, request.restart))
+    template = pod_template(plan, PodRequest(request.name, request.spec, request.restart, plan.policy))
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
     reported[_PLANNED] = reported["choice"].pop("replicas")
@@ -86,7 +86,8 @@ def children(request: Request, revision: Revision, replicas: int) -> list[dict[s
     """Manifests in the order in which they are applied: what the fleet needs first, the fleet last."""
     mine = owner(request)
     per_replica = gpus_per_replica(revision)
-    spare = request.spec.hardware.max_gpus // per_replica - replicas
+    alone = (revision.plan.get("host") or {}).get("exclusiveVolume", False)
+    spare = 0 if alone else request.spec.hardware.max_gpus // per_replica - replicas
     fleet = deployment(
         mine, revision.template, deadline_seconds=_deadline_seconds(revision), replicas=replicas, spare_replicas=spare
     )

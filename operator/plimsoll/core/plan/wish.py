@@ -13,6 +13,7 @@ from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.kv import EngineOptions, Speculation
 from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.memory.loaded import loaded_weights
+from plimsoll.core.plan.claims import Claims
 from plimsoll.core.plan.demand import Demand, read_demand
 from plimsoll.core.plan.extra_args import BadFlagError, Overrides, read_overrides
 from plimsoll.core.plan.model import ModelConfig, bundled_config
@@ -37,13 +38,14 @@ class Inventory:
     """What a planner may know of the cluster beside the request: nodes by product, GPUs that may be used, prices.
 
     ``prices`` are of one GPU by product, in any one currency and time; without all of them memory stands for price.
-    ``policy`` is what the operator's owner decides about pods.
+    ``policy`` is what the operator's owner decides about pods, ``claims`` the volumes that the service names.
     """
 
     gpus_per_node: Mapping[str, int] = field(default_factory=dict)
     gpu_budget: int | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
     policy: PodPolicy = field(default_factory=PodPolicy)
+    claims: Claims = field(default_factory=dict)
 
 
 class RefusedError(Exception):

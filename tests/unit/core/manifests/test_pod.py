@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api import names
+from plimsoll.core.manifests.container import SHM_VOLUME
 from plimsoll.core.manifests.gpu import gpu_claim
 from plimsoll.core.plan.model import bundled_config
 from tests.unit.core.manifests.rendering import engine, planned, pod, request, template
@@ -43,9 +44,9 @@ def test_the_end_of_a_pod_follows_the_plan() -> None:
 
 def test_shared_memory_and_requests_are_the_plans() -> None:
     spec, host = pod(), planned(request()).host
-    (shared,) = (volume["emptyDir"] for volume in spec["volumes"] if volume["name"] == "shm")
+    (shared,) = (volume["emptyDir"] for volume in spec["volumes"] if volume["name"] == SHM_VOLUME)
     assert shared == {"medium": "Memory", "sizeLimit": str(host.shared_memory_bytes)}
-    assert {"name": "shm", "mountPath": "/dev/shm"} in spec["containers"][0]["volumeMounts"]
+    assert {"name": SHM_VOLUME, "mountPath": "/dev/shm"} in spec["containers"][0]["volumeMounts"]
     requests = spec["containers"][0]["resources"]["requests"]
     assert requests == {"cpu": str(host.cpu_cores), "memory": str(host.memory_bytes)}
 
