@@ -1,5 +1,6 @@
 """A whole lab: control plane, Prometheus, GPU nodes with fake engines, and the operator."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,6 +10,7 @@ from e2e import operator_process
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
+from e2e.eventually import eventually
 from e2e.fleet import Fleet, NodeSpec, parse_nodes
 from e2e.fleet.commands import SOCKET_NAME
 from e2e.fleet_thread import FleetThread
@@ -92,7 +94,13 @@ class Lab:
             self._log(f"no CRD in {self.options.crds}")
             return
         self.plane.kubectl("apply", "--server-side", *files)
-        self.plane.kubectl("wait", "--for=condition=Established", f"--timeout={ESTABLISHED_SECONDS}s", *files)
+        eventually(lambda: self._established(files), within_seconds=ESTABLISHED_SECONDS)
+
+    def _established(self, files: Sequence[str]) -> bool:
+        """Whether the CRDs are served; `kubectl wait` fails on one that has no status yet."""
+        found = json.loads(self.plane.kubectl("get", "-o=json", *files))
+        items = found.get("items", [found])
+        return all("Established" in str(item.get("status", {}).get("conditions")) for item in items)
 
     def _start_fleet(self, nodes: Sequence[NodeSpec]) -> None:
         self._log(f"starting nodes {self.options.nodes}")

@@ -236,7 +236,7 @@ ROLLING_OUT: Final = Reason("RollingOut", (RECONCILING,), "Pods are being replac
 UP_TO_DATE: Final = Reason("UpToDate", (RECONCILING, PLAN_UPDATE_AVAILABLE), "Everything is as it should be.", _NOTHING)
 ON_HOLD: Final = Reason(
     "OnHold",
-    (RECONCILING,),
+    (RECONCILING, READY),
     "The hold annotation or mode Shadow is set: nothing about the pods is changed.",
     "Remove the annotation or set mode to Act when you are done.",
 )

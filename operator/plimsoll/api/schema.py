@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from plimsoll.api import names
 from plimsoll.api.model import VALIDATIONS, APIModel
-from plimsoll.api.status import VLLMServiceStatus
+from plimsoll.api.status import NOT_OBSERVED, VLLMServiceStatus
 from plimsoll.api.v1alpha1 import VLLMService, VLLMServiceSpec
 
 Schema = dict[str, Any]
@@ -111,7 +111,8 @@ def resource_schema() -> Schema:
             "kind": {"type": "string"},
             "metadata": {"type": "object"},
             "spec": structural(VLLMServiceSpec),
-            "status": structural(VLLMServiceStatus),
+            # kstatus takes an object without any status for finished; this default says that nobody has looked yet.
+            "status": structural(VLLMServiceStatus) | {"default": {"observedGeneration": NOT_OBSERVED}},
         },
         VALIDATIONS: [rule.as_validation() for rule in VLLMService.rules],
     }

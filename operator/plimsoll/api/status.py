@@ -14,6 +14,8 @@ Text = Annotated[str, Field(max_length=32_768)]
 Time = Annotated[str, Field(max_length=40, json_schema_extra={"format": "date-time"})]
 Count = Annotated[int, Field(ge=0)]
 MAX_DECISIONS = 10
+NOT_OBSERVED = -1
+"""``observedGeneration`` of an object that the operator has not looked at yet."""
 
 
 class Condition(APIModel):
@@ -213,8 +215,8 @@ class Summary(APIModel):
 class VLLMServiceStatus(APIModel):
     """What the operator plans, sees and decided."""
 
-    observed_generation: Count | None = Field(
-        default=None, description="The metadata.generation this status was written for."
+    observed_generation: Annotated[int, Field(ge=NOT_OBSERVED)] | None = Field(
+        default=None, description="The metadata.generation this status was written for; -1 until the first is written."
     )
     conditions: tuple[Condition, ...] = Field(
         default=(),

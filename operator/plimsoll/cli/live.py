@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from plimsoll.api import names, reasons
 from plimsoll.api.reasons import REASONS
+from plimsoll.api.status import NOT_OBSERVED
 from plimsoll.core.plan.words import Section, sections
 
 Object = Mapping[str, Any]
@@ -64,7 +65,7 @@ def full_name(service: Object) -> str:
 def said(service: Object) -> str:
     """How it stands, in one sentence."""
     status = _part(service, "status")
-    if not status:
+    if status.get("observedGeneration", NOT_OBSERVED) == NOT_OBSERVED:
         return "the operator has not looked at it yet: is it running, and does it watch this namespace?"
     generation, seen = _part(service, "metadata").get("generation"), status.get("observedGeneration")
     behind = f" (as of generation {seen}; the spec is at {generation})" if seen != generation else ""

@@ -113,8 +113,10 @@ def _ready(facts: Facts) -> Condition:
         serving = fleet.ready if fleet else 0
         tail = f" The previous fleet keeps serving ({serving} ready)." if serving else ""
         return Condition(names.READY, "False", problem.reason, problem.message + tail)
+    if facts.held and fleet is None:
+        return _say(names.READY, "False", reasons.ON_HOLD, facts.held)
     if facts.waiting or fleet is None:
-        return _say(names.READY, "False", reasons.PROGRESSING, facts.waiting or facts.held or "creating the fleet")
+        return _say(names.READY, "False", reasons.PROGRESSING, facts.waiting or "creating the fleet")
     if fleet.wanted == 0:
         return _say(names.READY, "True", reasons.PARKED, "no replicas are wanted")
     if _progressing(fleet):

@@ -100,9 +100,10 @@ def test_only_constants_are_schema_defaults() -> None:
     }
 
 
-def test_status_has_no_defaults() -> None:
-    """An absent figure is unknown: the server must not fill it in."""
+def test_the_only_default_of_a_status_says_that_there_is_none_yet() -> None:
+    """An absent figure is unknown: the server must not fill it in. And kstatus takes no status at all for finished."""
     status = resource_schema()["properties"]["status"]
+    assert status.pop("default") == {"observedGeneration": -1}
     assert [at for at, node in nodes(status) if "default" in node] == []
 
 

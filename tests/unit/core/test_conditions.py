@@ -1,80 +1,7 @@
 """What people and GitOps tools read, for the situations a service can be in."""
 
-import dataclasses
-
-import pytest
-
-from plimsoll.core.conditions import Condition, Facts, Fleet, Problem, decide, merge
-from plimsoll.core.pods import Summary
-
-SERVING = Fleet(wanted=2, floor=2, replicas=2, ready=2, updated_ready=2, rolled_out=True)
-LOADING = Fleet(wanted=2, floor=2, replicas=2, rolled_out=True, pods=Summary({"loading": 2}))
-REFUSED = Problem("KVCacheTooSmall", "131072 tokens need 9 GiB, 6 GiB is left")
-
-
-def _by_type(facts: Facts) -> dict[str, Condition]:
-    return {c.type: c for c in decide(facts)}
-
-
-def _kstatus(facts: Facts) -> str:
-    """Flux's and Argo's reading: Stalled → Failed, Reconciling → InProgress, else by Ready."""
-    found = _by_type(facts)
-    if found["Stalled"].status == "True":
-        return "Failed"
-    if found["Reconciling"].status == "True":
-        return "InProgress"
-    return "Current" if found["Ready"].status == "True" else "InProgress"
-
-
-@pytest.mark.parametrize(
-    ("facts", "kstatus", "ready", "available"),
-    [
-        pytest.param(Facts(planned="p"), "InProgress", "Progressing", "NoReplicaReady", id="just applied"),
-        pytest.param(Facts(planned="p", fleet=LOADING), "InProgress", "Progressing", "Loading", id="pods load"),
-        pytest.param(
-            Facts(planned="p", fleet=SERVING), "Current", "FleetReady", "MinimumReplicasAvailable", id="serving"
-        ),
-        pytest.param(Facts(refusal=REFUSED), "Failed", "KVCacheTooSmall", "NoReplicaReady", id="refused"),
-        pytest.param(
-            Facts(refusal=REFUSED, fleet=SERVING),
-            "Failed",
-            "KVCacheTooSmall",
-            "MinimumReplicasAvailable",
-            id="refused, the previous fleet serves on",
-        ),
-        pytest.param(
-            Facts(planned="p", blocked=Problem("NameConflict", "not ours")),
-            "Failed",
-            "NameConflict",
-            "NoReplicaReady",
-            id="a foreign object has our name",
-        ),
-        pytest.param(
-            Facts(planned="p", fleet=dataclasses.replace(SERVING, ready=3, wanted=4, replicas=4)),
-            "Current",
-            "FleetReady",
-            "MinimumReplicasAvailable",
-            id="an autoscaler adds a replica: still Ready",
-        ),
-        pytest.param(
-            Facts(planned="p", fleet=dataclasses.replace(SERVING, rolled_out=False)),
-            "InProgress",
-            "Progressing",
-            "MinimumReplicasAvailable",
-            id="a new template rolls out",
-        ),
-        pytest.param(
-            Facts(planned="p", fleet=dataclasses.replace(LOADING, pods=Summary({"failing": 2}, "exit code 1"))),
-            "InProgress",
-            "Failing",
-            "Failing",
-            id="the engine dies at start",
-        ),
-    ],
-)
-def test_situations(facts: Facts, kstatus: str, ready: str, available: str) -> None:
-    found = _by_type(facts)
-    assert (_kstatus(facts), found["Ready"].reason, found["Available"].reason) == (kstatus, ready, available)
+from plimsoll.core.conditions import Condition, Facts, decide, merge
+from tests.unit.core.situations import REFUSED, SERVING, by_type
 
 
 def test_every_condition_is_there_from_the_first_visit_and_has_a_reason() -> None:
@@ -85,7 +12,7 @@ def test_every_condition_is_there_from_the_first_visit_and_has_a_reason() -> Non
 
 
 def test_what_was_not_observed_is_unknown() -> None:
-    found = _by_type(Facts(planned="p", fleet=SERVING))
+    found = by_type(Facts(planned="p", fleet=SERVING))
     assert {found[t].status for t in ("MetricsAvailable", "SLOMet", "KVPredictionAccurate")} == {"Unknown"}
 
 
@@ -98,4 +25,4 @@ def test_the_transition_time_moves_on_a_flip_only() -> None:
 
 
 def test_a_refusal_says_that_the_previous_fleet_serves() -> None:
-    assert "previous fleet keeps serving (2 ready)" in _by_type(Facts(refusal=REFUSED, fleet=SERVING))["Ready"].message
+    assert "previous fleet keeps serving (2 ready)" in by_type(Facts(refusal=REFUSED, fleet=SERVING))["Ready"].message

@@ -1,0 +1,55 @@
+"""Situations a service can be in, as facts, and the object that each makes: for people, Flux and Argo CD to judge."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hypothesis import strategies as st
+
+from plimsoll.api import names
+from plimsoll.core.conditions import Condition, Facts, Fleet, Problem, decide, merge
+from plimsoll.core.pods import Summary
+
+SERVING: Final = Fleet(wanted=2, floor=2, replicas=2, ready=2, updated_ready=2, rolled_out=True)
+LOADING: Final = Fleet(wanted=2, floor=2, replicas=2, rolled_out=True, pods=Summary({"loading": 2}))
+FAILING: Final = dataclasses.replace(LOADING, pods=Summary({"failing": 2}, "exit code 1"))
+REFUSED: Final = Problem("KVCacheTooSmall", "131072 tokens need 9 GiB, 6 GiB is left")
+HELD: Final = "annotation plimsoll.dev/hold is set: observing only"
+
+
+def live(facts: Facts, generation: int = 3) -> dict[str, Any]:
+    """The VLLMService as the API server holds it after a report of these facts."""
+    conditions = merge([], decide(facts), generation, "2026-01-02T03:04:05Z")
+    meta = {"name": "svc", "namespace": "llm", "generation": generation}
+    status = {"observedGeneration": generation, "conditions": conditions}
+    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "status": status}
+
+
+def by_type(facts: Facts) -> Mapping[str, Condition]:
+    """The conditions these facts make, by their type."""
+    return {condition.type: condition for condition in decide(facts)}
+
+
+_TEXTS: Final = st.sampled_from(["", "because of something"])
+_COUNTS: Final = st.integers(0, 4)
+PROBLEMS: Final = st.builds(
+    Problem, st.sampled_from(["KVCacheTooSmall", "NameConflict", "Forbidden"]), st.just("what to do")
+)
+FLEETS: Final = st.builds(
+    Fleet,
+    wanted=_COUNTS,
+    floor=_COUNTS,
+    replicas=_COUNTS,
+    ready=_COUNTS,
+    updated_ready=_COUNTS,
+    rolled_out=st.booleans(),
+    deadline_exceeded=st.booleans(),
+    pods=st.builds(
+        Summary,
+        st.dictionaries(st.sampled_from(["ready", "loading", "pending", "failing", "terminating"]), _COUNTS),
+        _TEXTS,
+    ),
+)
+_BY_TYPE: Final = {str: _TEXTS, Problem | None: st.none() | PROBLEMS, Fleet | None: st.none() | FLEETS}
+FACTS: Final = st.builds(Facts, **{f.name: _BY_TYPE[f.type] for f in dataclasses.fields(Facts)})  # type: ignore[index]
+"""Any combination of facts; a new field of Facts is part of it as soon as its type is known here."""
