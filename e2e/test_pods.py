@@ -1,6 +1,7 @@
 """Pods on a real API server: restricted namespaces take them, and refusals of templates reach the user."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -116,7 +117,7 @@ def test_every_source_and_a_full_template_pass_where_restricted_is_enforced(
         apply(name, source, podTemplate=TEMPLATE)
     apply("plain")
     for name in (*SOURCES, "plain"):
-        (pod,) = eventually(lambda name=name: pods(lab, restricted, name), within_seconds=60) or [{}]
+        (pod,) = eventually(partial(pods, lab, restricted, name), within_seconds=60)
         assert pod["metadata"]["labels"]["cost-centre"] == "ml"
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
     (pod,) = pods(lab, restricted, "hub")
