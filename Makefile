@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Files run side by side: the real-API ones mostly wait, each for a control plane of its own.
 TEST_WORKERS ?= 4
 
-.PHONY: help setup check generate kustomize test lab lab-down demo bench
+.PHONY: help setup check generate kustomize test test-node e2e-kind lab lab-down demo bench
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -29,6 +29,12 @@ test: setup ## the whole suite: unit, property, faults, real control plane
 	@sh tools/browser.sh
 	@$(PY) -m e2e.controlplane helm
 	@$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile
+
+test-node: setup ## the suite that needs a real kubelet: containerd and runc in namespaces of their own (root, Linux)
+	@$(PY) -m e2e.node
+
+e2e-kind: setup ## the same suite on a kind cluster (needs kind and Docker; KIND_IMAGE= another Kubernetes)
+	@$(PY) -m e2e.kind
 
 lab: setup ## a lab that stays: control plane, Prometheus, GPU nodes, operator (OPERATOR=0, NODES=, LOAD_SECONDS=)
 	@$(PY) -m e2e.lab up

@@ -1,5 +1,6 @@
 """The command lines of the control plane's processes: pure, so that each flag and its reason is in one place."""
 
+import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -38,12 +39,24 @@ class Ports:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What a user of the control plane may choose. `node_monitor_grace_seconds` unset is Kubernetes' own (50 s)."""
+    """What a user of the control plane may choose. `node_monitor_grace_seconds` unset is Kubernetes' own (50 s).
+
+    `node_address` is where a real node and its pods reach the API server. Unset, pods are fakes with loopback
+    addresses: everything stays on loopback and nobody writes endpoints.
+    """
 
     qps: int = CONTROLLER_QPS
     service_cidr: str = SERVICE_CIDR
     node_monitor_grace_seconds: int | None = None
     scrape_interval_seconds: float = 1.0
+    node_address: str | None = None
+
+    @property
+    def reached_at(self) -> tuple[str, ...]:
+        """Addresses besides loopback at which clients expect the API server: its own and its Service's, the first."""
+        if self.node_address is None:
+            return ()
+        return self.node_address, str(next(ipaddress.ip_network(self.service_cidr).hosts()))
 
 
 def etcd(binaries: Binaries, ports: Ports, data: Path) -> list[str]:
@@ -66,7 +79,7 @@ def kube_apiserver(binaries: Binaries, ports: Ports, tls: Tls, *, tokens: Path, 
     return [
         str(binaries.kube_apiserver),
         f"--etcd-servers=http://{HOST}:{ports.etcd}",
-        f"--bind-address={HOST}",
+        *_reach(options.node_address),
         f"--secure-port={ports.kube_apiserver}",
         f"--tls-cert-file={tls.certificate}",
         f"--tls-private-key-file={tls.key}",
@@ -76,8 +89,6 @@ def kube_apiserver(binaries: Binaries, ports: Ports, tls: Tls, *, tokens: Path, 
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={tls.service_account_public_key}",
         f"--service-account-signing-key-file={tls.service_account_key}",
-        # The Service `kubernetes` would get our loopback address as its endpoint, which the API refuses.
-        "--endpoint-reconciler-type=none",
         # Pod logs come from the kubelet at the node's (loopback) address; its self-signed certificate is accepted
         # because no --kubelet-certificate-authority is given.
         "--kubelet-preferred-address-types=InternalIP",
@@ -96,9 +107,7 @@ def kube_controller_manager(
         "--use-service-account-credentials",
         f"--service-account-private-key-file={tls.service_account_key}",
         f"--root-ca-file={tls.ca}",
-        # Everything but endpoints: pod IPs are loopback addresses here, which the API refuses in EndpointSlices and
-        # Endpoints, so these would fail and retry for every Service.
-        f"--controllers=*,{','.join(f'-{name}' for name in ENDPOINT_CONTROLLERS)}",
+        *_controllers(options.node_address),
         *_node_monitor(options.node_monitor_grace_seconds),
     ]
 
@@ -123,6 +132,20 @@ def prometheus(binaries: Binaries, ports: Ports, *, config: Path, data: Path, op
         f"--scrape.discovery-reload-interval={look_milliseconds}ms",
         "--log.level=warn",
     ]
+
+
+def _reach(node_address: str | None) -> Sequence[str]:
+    """Where the API server listens and whether the Service `kubernetes` leads to it: to loopback the API refuses."""
+    if node_address is None:
+        return f"--bind-address={HOST}", "--endpoint-reconciler-type=none"
+    return "--bind-address=0.0.0.0", f"--advertise-address={node_address}", "--endpoint-reconciler-type=lease"
+
+
+def _controllers(node_address: str | None) -> Sequence[str]:
+    """All, or without real pods all but endpoints: loopback addresses are refused there, for every Service again."""
+    if node_address is not None:
+        return ()
+    return (f"--controllers=*,{','.join(f'-{name}' for name in ENDPOINT_CONTROLLERS)}",)
 
 
 def _serving(port: int, tls: Tls) -> Sequence[str]:

@@ -3,6 +3,7 @@
 import datetime as dt
 import ipaddress
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -29,11 +30,14 @@ class Tls:
     service_account_public_key: Path
 
     @classmethod
-    def create(cls, folder: Path) -> Self:
+    def create(cls, folder: Path, addresses: Sequence[str] = ()) -> Self:
+        """Fresh keys; the servers' certificate is good for loopback and for `addresses`."""
         folder.mkdir(mode=0o700)
         ca_key, key, accounts_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(3))
-        ca = _certificate("plimsoll-ca", ca_key, issuer="plimsoll-ca", issuer_key=ca_key, authority=True)
-        serving = _certificate("plimsoll-control-plane", key, issuer="plimsoll-ca", issuer_key=ca_key, authority=False)
+        ca = _certificate("plimsoll-ca", ca_key, issuer="plimsoll-ca", issuer_key=ca_key)
+        serving = _certificate(
+            "plimsoll-control-plane", key, issuer="plimsoll-ca", issuer_key=ca_key, addresses=("127.0.0.1", *addresses)
+        )
         return cls(
             ca=_write(folder / "ca.crt", ca.public_bytes(serialization.Encoding.PEM)),
             certificate=_write(folder / "server.crt", serving.public_bytes(serialization.Encoding.PEM)),
@@ -96,8 +100,10 @@ def _certificate(
     *,
     issuer: str,
     issuer_key: ec.EllipticCurvePrivateKey,
-    authority: bool,
+    addresses: Sequence[str] = (),
 ) -> x509.Certificate:
+    """A server's certificate for `addresses`, or an authority's without any."""
+    authority = not addresses
     now = dt.datetime.now(dt.UTC)
     builder = (
         x509.CertificateBuilder()
@@ -114,7 +120,7 @@ def _certificate(
         .add_extension(_key_usage(authority=authority), critical=True)
     )
     if not authority:
-        builder = builder.add_extension(_loopback_names(), critical=False)
+        builder = builder.add_extension(_names(addresses), critical=False)
     return builder.sign(issuer_key, hashes.SHA256())
 
 
@@ -122,9 +128,9 @@ def _name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
-def _loopback_names() -> x509.SubjectAlternativeName:
-    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
-    return x509.SubjectAlternativeName([address, *(x509.DNSName(name) for name in DNS_NAMES)])
+def _names(addresses: Sequence[str]) -> x509.SubjectAlternativeName:
+    ips = (x509.IPAddress(ipaddress.ip_address(address)) for address in addresses)
+    return x509.SubjectAlternativeName([*ips, *(x509.DNSName(name) for name in DNS_NAMES)])
 
 
 def _key_usage(*, authority: bool) -> x509.KeyUsage:

@@ -10,7 +10,7 @@ from e2e.controlplane.identity import Tls, User, kubeconfig
 from e2e.controlplane.kubectl import Kubectl
 from e2e.controlplane.ports import HOST, PortLeases
 from e2e.controlplane.process import Process
-from e2e.controlplane.scratch import Scratch
+from e2e.controlplane.scratch import Place, Scratch
 
 READY_SECONDS: Final = 60.0
 TOKEN_SECONDS: Final = 30 * 24 * 3600
@@ -25,8 +25,9 @@ PROMETHEUS: Final = "plimsoll:prometheus"
 class ControlPlane:
     """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and, unless left out, Prometheus.
 
-    `extra_args` adds flags by program name (`{"kube-apiserver": ["--v=4"]}`). Without a `scratch` folder it makes
-    one of its own, which is gone after `stop`, an exception, Ctrl-C or the death of this process; a given one
+    `extra_args` adds flags by program name (`{"kube-apiserver": ["--v=4"]}`), `users` further identities; for
+    `node_address` see `commands.Options`. Without a `scratch` folder it makes one of its own, which is gone after
+    `stop`, an exception, Ctrl-C or the death of this process; a given one
     belongs to the caller. Blocking: from asyncio call `start` and `stop` through `asyncio.to_thread`.
     """
 
@@ -46,18 +47,23 @@ class ControlPlane:
         qps: int = commands.CONTROLLER_QPS,
         service_cidr: str = commands.SERVICE_CIDR,
         node_monitor_grace_seconds: int | None = None,
+        node_address: str | None = None,
         prometheus: bool = True,
         scrape_interval_seconds: float = 1.0,
+        users: Sequence[User] = (),
         extra_args: Mapping[str, Sequence[str]] | None = None,
-        scratch: Scratch | None = None,
+        scratch: Place | None = None,
         log: Callable[[str], None] = print,
     ) -> None:
         self.processes = {}
-        self._options = commands.Options(qps, service_cidr, node_monitor_grace_seconds, scrape_interval_seconds)
+        self._options = commands.Options(
+            qps, service_cidr, node_monitor_grace_seconds, scrape_interval_seconds, node_address
+        )
+        self._extra_users = users
         self._with_prometheus = prometheus
         self._extra_args = dict(extra_args or {})
-        self._scratch = scratch
-        self._owns_scratch = scratch is None
+        self._given = scratch
+        self._own: Scratch | None = None
         self._leases = PortLeases()
         self._log = log
 
@@ -91,9 +97,9 @@ class ControlPlane:
             process.stop(grace_seconds=STOP_SECONDS)
         self.processes.clear()
         self._leases.close()
-        if self._owns_scratch and self._scratch:
-            self._scratch.close()
-            self._scratch = None
+        if self._own:
+            self._own.close()
+            self._own = None
 
     def kubeconfig_for_token(self, user: str, token: str) -> Path:
         """A kubeconfig file for a bearer token, whoever issued it."""
@@ -125,29 +131,33 @@ class ControlPlane:
 
         Nothing of the caller's environment goes in: etcd reads ETCD_*, all of them read proxies.
         """
-        assert self._scratch is not None, "the control plane has not been started"
         return Process(
             name,
             argv,
             log=self.logs_dir / f"{name}.log",
-            env={"HOME": str(self.workdir), "PATH": "/usr/bin:/bin", **(env or {}), **self._scratch.mark()},
+            env={"HOME": str(self.workdir), "PATH": "/usr/bin:/bin", **(env or {}), **self._place.mark()},
             cwd=self.workdir,
         )
 
     def _prepare(self) -> None:
-        self._scratch = self._scratch or Scratch()
-        self.workdir = self._scratch.path
+        self._place: Place = self._given or self._claim_scratch()
+        self.workdir = self._place.path
         self.logs_dir = self.workdir / "logs"
         self._operator_targets = self.workdir / "operator-targets.json"
         self._ports = commands.Ports.leased(self._leases)
         self.url = f"https://{HOST}:{self._ports.kube_apiserver}"
         self.prometheus_url = f"http://{HOST}:{self._ports.prometheus}"
-        self.tls = Tls.create(self.workdir / "tls")
+        self.tls = Tls.create(self.workdir / "tls", self._options.reached_at)
         users = (User.named(name) for name in (CONTROLLER_MANAGER, SCHEDULER, PROMETHEUS))
-        self._users = {user.name: user for user in (User.named(ADMIN, "system:masters"), *users)}
+        everybody = (User.named(ADMIN, "system:masters"), *users, *self._extra_users)
+        self._users = {user.name: user for user in everybody}
         self.admin_kubeconfig = self._kubeconfig_of(ADMIN)
         self.kubectl = Kubectl(self.binaries.kubectl, self.admin_kubeconfig, cache=self.workdir / "kubectl-cache")
         self.api = Api(self.url, self.ca, self._users[ADMIN].token)
+
+    def _claim_scratch(self) -> Scratch:
+        self._own = Scratch()
+        return self._own
 
     def _start_api_server(self) -> None:
         tokens = self.workdir / "tls" / "tokens.csv"

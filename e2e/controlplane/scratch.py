@@ -15,28 +15,40 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 MARK: Final = "PLIMSOLL_SCRATCH"
 SWEEP_PATIENCE_SECONDS: Final = 20.0
 SWEEP_PAUSE_SECONDS: Final = 0.02
 
 
+class Place(Protocol):
+    """A folder to work in, and the environment entry by which a process belongs to it."""
+
+    @property
+    def path(self) -> Path: ...
+    def mark(self) -> dict[str, str]: ...
+
+
 class Scratch:
     """Makes `path` (a fresh folder in the system's temporary one by default) and answers for its end.
 
     `inherited` file descriptors are held open by the janitor too: a lock taken on one is held until all is clean.
+    `afterwards` is a command that removes what is neither a process nor in the folder; it runs last, at every end.
     """
 
-    def __init__(self, path: Path | None = None, *, inherited: Sequence[int] = ()) -> None:
-        self.path = path or Path(tempfile.gettempdir(), f"plimsoll-{os.urandom(6).hex()}")
+    def __init__(
+        self, path: Path | None = None, *, inherited: Sequence[int] = (), afterwards: Sequence[str] = ()
+    ) -> None:
+        self.path: Path = path or Path(tempfile.gettempdir(), f"plimsoll-{os.urandom(6).hex()}")
         if self.path.exists():
             raise FileExistsError(
                 f"{self.path} exists already; a scratch folder is removed at the end, so it has to be new"
             )
+        self._afterwards = afterwards
         # The janitor comes first: there is no moment in which the folder exists and nobody would remove it.
         self._janitor = subprocess.Popen(
-            [sys.executable, "-I", "-S", __file__, str(self.path)],
+            [sys.executable, "-I", "-S", __file__, str(self.path), *afterwards],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -57,7 +69,7 @@ class Scratch:
 
     def close(self) -> None:
         """Kill every marked process, remove the folder, send the janitor home. Safe to call again."""
-        sweep(self.path)
+        sweep(self.path, self._afterwards)
         self._dismiss()
 
     def _dismiss(self) -> None:
@@ -74,8 +86,15 @@ class Scratch:
         self.close()
 
 
-def sweep(path: Path) -> None:
-    """Kill the processes marked with `path` and remove it. Gives up after a while (a file system that refuses)."""
+def sweep(path: Path, afterwards: Sequence[str] = ()) -> None:
+    """Kill the processes marked with `path`, remove it, run `afterwards`."""
+    _remove(path)
+    if afterwards:
+        subprocess.run(afterwards, check=False, stdin=subprocess.DEVNULL)
+
+
+def _remove(path: Path) -> None:
+    """Gives up after a while (a file system that refuses)."""
     give_up = time.monotonic() + SWEEP_PATIENCE_SECONDS
     while True:
         marked = list(marked_processes(path))
@@ -97,11 +116,11 @@ def marked_processes(path: Path) -> Iterator[int]:
                 yield int(folder.name)
 
 
-def _main(path: Path) -> None:
+def _main(path: Path, afterwards: list[str]) -> None:
     while os.read(0, 4096):
         pass
-    sweep(path)
+    sweep(path, afterwards)
 
 
 if __name__ == "__main__":
-    _main(Path(sys.argv[1]))
+    _main(Path(sys.argv[1]), sys.argv[2:])

@@ -55,7 +55,7 @@ TARGETS: Final = (
 )
 
 CONTROL_PLANE: Final = Group("the control plane", HERE, TARGETS)
-NODE: Final = Group("the kubelet", HERE, (_kubernetes("kubelet"),))
+NODE: Final = Group("a node", HERE, (_kubernetes("kubelet"), _kubernetes("kube-proxy")))
 # A module of its own: what Helm depends on would move the versions the API server is built with.
 HELM: Final = Group("Helm", HERE / "helm", (Target("helm", "helm.sh/helm/v4/cmd/helm", ("version",), HELM_VERSION),))
 

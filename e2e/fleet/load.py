@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -56,15 +58,22 @@ def quantiles(values: Sequence[float]) -> dict[str, float | None]:
 
 
 async def generate(
-    targets: Callable[[], Sequence[Target]], rate: float, prompt_tokens: int, output_tokens: int, seconds: float
+    targets: Callable[[], Sequence[Target]],
+    rate: float,
+    prompt_tokens: int,
+    output_tokens: int,
+    seconds: float,
+    *,
+    keep_alive: bool = True,
 ) -> LoadReport:
-    """``rate`` requests a second for ``seconds``, each to the target with the fewest outstanding; waits for all."""
+    """``rate`` requests a second for ``seconds``, each to the target with the fewest outstanding; waits for all.
+
+    Without ``keep_alive`` every request has a connection of its own, which a Service may send to another pod.
+    """
     report, outstanding = LoadReport(), Counter[Target]()
     timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
-    async with (
-        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), timeout=timeout) as session,
-        asyncio.TaskGroup() as group,
-    ):
+    connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
+    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as group:
         begun = time.monotonic()
         for number in range(max(1, int(rate * seconds))):
             await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
@@ -121,3 +130,24 @@ async def _stream(
                 (report.ttft_seconds if first else report.itl_seconds).append(now - (sent if first else last))
                 first, last = False, now
     return None if reason == "length" else f"finish {reason}"
+
+
+def _main() -> None:
+    """Load on one address, such as a Service's; the report as a line of JSON."""
+    parser = argparse.ArgumentParser(description=_main.__doc__)
+    parser.add_argument("address")
+    parser.add_argument("--port", type=int, default=8000)
+    parser.add_argument("--rate", type=float, default=10.0, help="requests a second")
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--prompt", type=int, default=100, help="tokens")
+    parser.add_argument("--output", type=int, default=50, help="tokens")
+    given = parser.parse_args()
+    targets = [Target(given.address, given.port)]
+    report = asyncio.run(
+        generate(lambda: targets, given.rate, given.prompt, given.output, given.seconds, keep_alive=False)
+    )
+    sys.stdout.write(f"{json.dumps(report.as_dict())}\n")
+
+
+if __name__ == "__main__":
+    _main()

@@ -4,25 +4,27 @@ import asyncio
 import contextlib
 import logging
 import os
+import secrets
 import signal
+import socket
 import sys
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
-
-import kopf
 
 from plimsoll import handlers, metrics, probes
 from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
+from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
+from plimsoll.control.fence import FencedCluster
+from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
@@ -32,6 +34,7 @@ from plimsoll.control.supervise import keep_running
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
+from plimsoll.core.election import Timing
 from plimsoll.core.policy import PolicyError
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
@@ -40,7 +43,6 @@ log = logging.getLogger("plimsoll")
 
 BEAT_SECONDS: Final = 1.0
 STUCK_SECONDS: Final = 60.0
-CREDENTIALS_SECONDS: Final = 600.0
 SILENT_API_SECONDS: Final = 60.0
 
 
@@ -56,6 +58,7 @@ class Operator:
     sweep: Sweep
     optional: OptionalKinds
     loop: Loop
+    elector: Elector
     stop: asyncio.Event
     beat_seconds: float
 
@@ -68,13 +71,17 @@ class Operator:
         clock, cache = SystemClock(), Cache()
         queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
         sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
+        elector = _elector(settings, cluster, clock)
+        fenced = FencedCluster(cluster, elector.write_seconds)
         optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, policy)
-        reporter = Reporter(cluster, cache, clock, EventWriter(cluster, clock))
-        reconciler = Reconciler(cache, planner, Children(cluster, cache), reporter)
+        reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
+        reconciler = Reconciler(cache, planner, Children(fenced, cache), reporter)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
-        return cls(settings, cluster, clock, cache, queue, sweep, optional, loop, asyncio.Event(), clock.monotonic())
+        return cls(
+            settings, cluster, clock, cache, queue, sweep, optional, loop, elector, asyncio.Event(), clock.monotonic()
+        )
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
@@ -88,6 +95,7 @@ class Operator:
         for task in (stopping, *tasks):
             task.cancel()
         await asyncio.gather(stopping, *tasks, return_exceptions=True)
+        await self.elector.release()
         await server.cleanup()
         await self.cluster.close()
         log.info("stopped")
@@ -96,10 +104,10 @@ class Operator:
         part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
         return [
             ("beat", self._beat()),
+            ("elector", part("elector", self.elector.run)),
             ("sweep", part("sweep", self._sweep)),
+            ("lead", part("lead", partial(while_leading, self.elector, self._lead))),
             ("optional", part("optional kinds", self.optional.run)),
-            ("loop", part("loop", self._work)),
-            ("kopf", part("Kopf", self._watch)),
             *((f"watch-{w.kind.plural}", part(f"watch of {w.kind.plural}", w.run)) for w in self._watches()),
         ]
 
@@ -110,22 +118,36 @@ class Operator:
 
     async def _sweep(self) -> None:
         await until_served(self.cluster)
+        # Who leads from the start needs no second listing.
+        await self.elector.attempted.wait()
         await self.sweep.run()
 
-    async def _work(self) -> None:
-        await self.sweep.synced.wait()
+    async def _lead(self) -> None:
+        """What only the leader does, on what was listed since it leads: the one before may just have changed it."""
+        await self.sweep.take_over(self.elector.led_since_seconds)
         await self.optional.known.wait()
-        await self.loop.run(self.settings.workers)
+        part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
+            group.create_task(part("Kopf", self._watch), name="kopf")
 
     async def _watch(self) -> None:
         """Kopf, as long as our kind is served; a normal end of Kopf means it caught our signal."""
+        watching = handlers.Watching(
+            self.cache,
+            self.queue,
+            self.cluster.access,
+            self.settings.namespaces,
+            self.settings.request_timeout_seconds,
+            self.install_signals,
+        )
         while not self.stop.is_set():
             await until_served(self.cluster)
             flag = asyncio.Event()
             gone = asyncio.create_task(until_gone(self.cluster))
             gone.add_done_callback(partial(_raise_flag, flag))
             try:
-                await self._kopf(flag)
+                await watching.run(flag)
             finally:
                 gone.cancel()
             if not flag.is_set():
@@ -135,45 +157,6 @@ class Operator:
         for namespace in self.settings.namespaces or (None,):
             for kind in (*CHILDREN, PODS):
                 yield Watch(self.cluster, self.sweep, self.cache, self.queue, kind, namespace)
-
-    async def _kopf(self, flag: asyncio.Event) -> None:
-        namespaces = self.settings.namespaces
-        ready = asyncio.Event()
-        registry = handlers.registry(self.cache, self.queue)
-        kopf.on.login(registry=registry, id="credentials")(self._login)
-        signals = asyncio.create_task(self._reclaim_signals(ready))
-        try:
-            await kopf.operator(
-                registry=registry,
-                settings=handlers.settings(self.settings.request_timeout_seconds, clusterwide=not namespaces),
-                clusterwide=not namespaces,
-                namespaces=namespaces,
-                standalone=True,
-                stop_flag=flag,
-                ready_flag=ready,
-            )
-        finally:
-            signals.cancel()
-            self.install_signals()
-
-    async def _login(self, **_: object) -> kopf.ConnectionInfo:
-        access = await self.cluster.access()
-        return kopf.ConnectionInfo(
-            server=access.server,
-            ca_path=access.ca_path,
-            insecure=not access.verify,
-            scheme=access.scheme,
-            token=access.token,
-            certificate_path=access.certificate_path,
-            private_key_path=access.key_path,
-            # Service account tokens rotate on disk; asking again now and then finds the new one.
-            expiration=datetime.now(UTC) + timedelta(seconds=CREDENTIALS_SECONDS),
-        )
-
-    async def _reclaim_signals(self, ready: asyncio.Event) -> None:
-        """Kopf takes SIGTERM and SIGINT for itself at each start; the operator outlives Kopf."""
-        await ready.wait()
-        self.install_signals()
 
     def install_signals(self) -> None:
         """SIGTERM and SIGINT stop the operator."""
@@ -191,11 +174,13 @@ class Operator:
         return None
 
     def ready(self) -> str | None:
-        """Readiness: everything was listed once, and the API server answers."""
+        """Readiness: everything was listed once, the API server answers, the Lease can be had. A standby is ready."""
         if not self.sweep.synced.is_set():
             return "waiting for the first listing of VLLMServices and their children"
         if not self.optional.known.is_set():
             return "waiting to find out which optional kinds are served"
+        if self.elector.problem:
+            return self.elector.problem
         silent = self.clock.monotonic() - self.cluster.answered_seconds
         if self.cluster.failing and silent > SILENT_API_SECONDS:
             return f"the API server has not answered for {silent:.0f} s"
@@ -203,9 +188,18 @@ class Operator:
 
     def refresh_metrics(self) -> None:
         """Gauges that are cheaper read than kept."""
-        metrics.QUEUE_DEPTH.set(len(self.queue))
-        metrics.QUEUE_AGE_SECONDS.set(self.queue.oldest_seconds)
+        # A standby's queue only collects what the first look after a hand-over is for.
+        leads = self.elector.leading.is_set()
+        metrics.QUEUE_DEPTH.set(len(self.queue) if leads else 0)
+        metrics.QUEUE_AGE_SECONDS.set(self.queue.oldest_seconds if leads else 0)
         metrics.SERVICES.set(sum(1 for _ in self.cache.services()))
+
+
+def _elector(settings: Settings, cluster: KubeCluster, clock: SystemClock) -> Elector:
+    name = "plimsoll"
+    lease = KubeLease(cluster, settings.namespace, name)
+    identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
+    return Elector(lease, f"{settings.namespace}/{name}", identity, Timing(settings.lease_seconds), clock)
 
 
 def _count_write(resource: str) -> None:

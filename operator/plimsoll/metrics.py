@@ -13,13 +13,19 @@ RECONCILE_SECONDS = Histogram(
 )
 QUEUE_DEPTH = Gauge("plimsoll_queue_depth", "Services in line for a reconcile", registry=REGISTRY)
 QUEUE_AGE_SECONDS = Gauge("plimsoll_queue_age_seconds", "Wait of the first in line", registry=REGISTRY)
-API_WRITES = Counter("plimsoll_api_writes_total", "Writes sent to the Kubernetes API", ["resource"], registry=REGISTRY)
+API_WRITES = Counter(
+    "plimsoll_api_writes_total",
+    "Writes sent to the Kubernetes API, renewals of the Lease not counted",
+    ["resource"],
+    registry=REGISTRY,
+)
 API_ERRORS = Counter("plimsoll_api_errors_total", "Kubernetes API calls that failed", ["status"], registry=REGISTRY)
 SWEEPS = Counter("plimsoll_sweeps_total", "Full listings, by result", ["result"], registry=REGISTRY)
 WATCH_RESTARTS = Counter(
     "plimsoll_watch_restarts_total", "Times the watching part ended and was restarted", registry=REGISTRY
 )
 SERVICES = Gauge("plimsoll_services", "VLLMServices known", registry=REGISTRY)
+LEADER = Gauge("plimsoll_leader", "1 while this process holds the Lease and acts, else 0", registry=REGISTRY)
 OPTIONAL_KINDS = Gauge(
     "plimsoll_optional_kind_usable", "1 when an optional kind is served and may be used", ["kind"], registry=REGISTRY
 )

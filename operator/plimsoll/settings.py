@@ -30,6 +30,8 @@ class Settings:
     discovery_seconds: float = 20.0
     """How often to look which optional kinds are served."""
     request_timeout_seconds: float = 15.0
+    lease_seconds: int = 15
+    """How long a dead leader is waited for; renewals are due after two thirds of it."""
     log_format: str = "json"
     log_level: str = "info"
 
@@ -49,6 +51,7 @@ class Settings:
             sweep_seconds=read.number("SWEEP_SECONDS", cls.sweep_seconds, 1, 86_400),
             discovery_seconds=read.number("DISCOVERY_SECONDS", cls.discovery_seconds, 1, 3600),
             request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
+            lease_seconds=int(read.number("LEASE_SECONDS", cls.lease_seconds, 3, 60)),
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
             log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),
         )

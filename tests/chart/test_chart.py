@@ -148,9 +148,9 @@ def test_probes_go_where_the_operator_listens(render: Render, probe: str) -> Non
     assert found[probe]["httpGet"]["path"] == ("/readyz" if probe == "readinessProbe" else "/healthz")
 
 
-def test_one_replica_is_never_two_for_a_moment(render: Render) -> None:
+def test_a_single_replica_is_replaced_while_the_next_stands_by(render: Render) -> None:
     spec = one(render(), "Deployment")["spec"]
-    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+    assert (spec["replicas"], spec["strategy"]["rollingUpdate"]) == (1, {"maxSurge": 1, "maxUnavailable": 0})
     assert not [o for o in render() if o["kind"] == "PodDisruptionBudget"]
 
 

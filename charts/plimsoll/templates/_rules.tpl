@@ -65,4 +65,8 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [list]
+# The Lease that says which replica acts (docs/high-availability.md).
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get, create, update]
 {{- end -}}

@@ -5,7 +5,6 @@ account with token refresh, TLS) and its REST layer are, nothing above.
 """
 
 import json
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -16,6 +15,7 @@ import yaml
 from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 
+from plimsoll.adapters.clock import monotonic
 from plimsoll.adapters.ports import (
     Change,
     ClusterError,
@@ -126,7 +126,7 @@ class KubeCluster:
     ) -> None:
         self._client = ApiClient(configuration)
         self._timeout = request_timeout_seconds
-        self.answered_seconds = time.monotonic()
+        self.answered_seconds = monotonic()
         """When the API server last answered anything, on the monotonic clock."""
         self.failing = False
         """Whether the last call got no answer."""
@@ -230,6 +230,14 @@ class KubeCluster:
         """Create an object that nobody updates afterwards."""
         return await self._write("POST", kind, _path(kind, manifest["metadata"]["namespace"]), {}, manifest)
 
+    async def replace(self, kind: Kind, manifest: Object) -> Object:
+        """Replace just the version that the manifest names; ConflictError when it has changed since.
+
+        For the Lease alone, which is renewed for ever: not counted among the writes.
+        """
+        meta = manifest["metadata"]
+        return await self._request("PUT", _path(kind, meta["namespace"], meta["name"]), {}, manifest)
+
     async def served(self, kind: Kind) -> bool:
         """Whether the API server serves this kind now."""
         prefix = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
@@ -303,7 +311,7 @@ class KubeCluster:
             self.failing = True
             reason = str(error) or type(error).__name__
             raise UnreachableError(f"{method} {path}: no answer from the API server ({reason})") from error
-        self.failing, self.answered_seconds = False, time.monotonic()
+        self.failing, self.answered_seconds = False, monotonic()
         if response.status >= HTTP_REFUSED:
             raise _error(method, path, response.status, refused, response.headers.get("Retry-After"))
         return response

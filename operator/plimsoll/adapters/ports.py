@@ -4,6 +4,8 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from plimsoll.core.election import Term
+
 Object = Mapping[str, Any]
 
 
@@ -31,6 +33,7 @@ CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
 VOLUME_CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 PODS = Kind("", "v1", "pods", "Pod")
 EVENTS = Kind("", "v1", "events", "Event")
+LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 LEADER_WORKER_SETS = Kind("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
 POD_MONITORS = Kind("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
 INFERENCE_POOLS = Kind("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool")
@@ -115,11 +118,24 @@ class Cluster(Protocol):
         """Those of the kinds that the API server serves now; one request for all where the server can."""
 
 
+class LeaseStore(Protocol):
+    """The one Lease that says which operator leads. Both calls may raise ClusterError."""
+
+    async def read(self) -> tuple[Term | None, str]:
+        """What the Lease says and its version; no Term when it does not exist."""
+
+    async def write(self, term: Term, version: str) -> None:
+        """Create it (no version) or replace just that version; ConflictError when somebody was faster."""
+
+
 class Clock(Protocol):
     """Time as the loop sees it."""
 
     def now(self) -> str:
         """The wall clock, RFC 3339 in UTC, whole seconds: for people and for conditions."""
+
+    def stamp(self) -> str:
+        """The same with microseconds, as Leases carry it."""
 
     def monotonic(self) -> float:
         """Seconds that never jump: for durations and deadlines."""

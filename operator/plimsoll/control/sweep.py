@@ -39,6 +39,7 @@ class Sweep:
     optional: Callable[[], Iterable[tuple[Kind, str | None]]] = lambda: ()
     """Kinds to list as well, and where; what becomes of that decides nothing for the others."""
     _since: dict[tuple[Kind, str | None], str] = field(default_factory=dict)
+    _listed_at: dict[tuple[Kind, str | None], float] = field(default_factory=dict)
 
     async def run(self) -> None:
         """Sweep until cancelled; a failed listing is tried again soon."""
@@ -46,6 +47,17 @@ class Sweep:
             ok = await self.once()
             wait = self.interval_seconds if ok else min(RETRY_SECONDS, self.interval_seconds)
             await asyncio.sleep(wait * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - jitter, not a secret
+
+    async def take_over(self, seconds: float) -> None:
+        """Queue every service, as listed after ``seconds`` (monotonic): the leader before us acted on newer ones.
+
+        What else cannot be listed now was listed once and is watched since; that is no reason not to lead.
+        """
+        await self.synced.wait()
+        while any(self._listed_at.get((SERVICES, n), 0.0) < seconds for n in self.namespaces or (None,)):
+            if not await self.once():
+                await asyncio.sleep(RETRY_SECONDS)
+        self._queue_all()
 
     async def once(self) -> bool:
         """One full listing; whether all of it succeeded. A kind that cannot be listed forgets nothing and stops none.
@@ -61,10 +73,13 @@ class Sweep:
         self.synced.set()
         for kind, namespace in tuple(self.optional()):
             await self._try(kind, namespace)
-        # Level-triggered: whatever was missed in between, each service is looked at again.
+        self._queue_all()
+        return True
+
+    def _queue_all(self) -> None:
+        """Level-triggered: whatever was missed in between, each service is looked at again."""
         for key in self.cache.services():
             self.queue.add(key)
-        return True
 
     async def _try(self, kind: Kind, namespace: str | None) -> bool:
         try:
@@ -82,6 +97,7 @@ class Sweep:
 
     async def _list(self, kind: Kind, namespace: str | None) -> str:
         """Put what is there, forget what is not; the version that the listing is at least as new as."""
+        began = self.monotonic()
         version = await self.cluster.version(kind, namespace)
         since, seen = self.cache.mark(), []
         async for obj in self.cluster.list(kind, namespace, "" if kind is SERVICES else OWNED):
@@ -92,4 +108,5 @@ class Sweep:
                 self.queue.add(changed)
         for key in self.cache.prune(kind, seen, since, namespace):
             self.queue.add(key)
+        self._listed_at[kind, namespace] = began
         return version

@@ -1,0 +1,1 @@
+"""One real node without Docker: kubelet, containerd and runc in namespaces of their own. `make test-node`."""
