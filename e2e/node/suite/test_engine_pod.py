@@ -2,6 +2,7 @@
 
 from e2e.eventually import eventually
 from e2e.node.suite.services import Services
+from plimsoll.core.manifests.container import SHM_VOLUME
 
 
 def test_a_service_serves_through_its_cluster_address(services: Services) -> None:
@@ -26,6 +27,6 @@ def test_shared_memory_is_as_large_as_the_plan_says(services: Services) -> None:
     services.apply("svc")
     services.until("svc", "Ready", "True")
     pod = services.pods("svc")[0]
-    volume = next(v for v in pod["spec"]["volumes"] if v["name"] == "shm")
+    volume = next(v for v in pod["spec"]["volumes"] if v["name"] == SHM_VOLUME)
     code = "import os; s = os.statvfs('/dev/shm'); print(s.f_blocks * s.f_frsize)"
     assert int(services.run_python(pod, code)) == int(volume["emptyDir"]["sizeLimit"])

@@ -7,13 +7,13 @@ HTTP_PORT: Final = 8000
 HTTP_PORT_NAME: Final = "http"
 
 SHM: Final = "/dev/shm"  # noqa: S108 - a mount, not a temporary file
-SHM_VOLUME: Final = "plimsoll-shm"
+VOLUMES_PREFIX: Final = "plimsoll-"
+SHM_VOLUME: Final = f"{VOLUMES_PREFIX}shm"
 TMP: Final = "/tmp"  # noqa: S108 - a mount of the pod's own
-TMP_VOLUME: Final = "plimsoll-tmp"
+TMP_VOLUME: Final = f"{VOLUMES_PREFIX}tmp"
 CACHE: Final = "/cache"
-CACHE_VOLUME: Final = "plimsoll-cache"
+CACHE_VOLUME: Final = f"{VOLUMES_PREFIX}cache"
 WEIGHTS: Final = "/weights"
-WEIGHTS_VOLUME: Final = "plimsoll-weights"
+WEIGHTS_VOLUME: Final = f"{VOLUMES_PREFIX}weights"
 
 OUR_MOUNTS: Final = (SHM, TMP, CACHE, WEIGHTS)
-OUR_VOLUMES: Final = (SHM_VOLUME, TMP_VOLUME, CACHE_VOLUME, WEIGHTS_VOLUME)

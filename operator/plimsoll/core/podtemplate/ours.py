@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from plimsoll.api import names
-from plimsoll.core.manifests.container import CONTAINER, HTTP_PORT, HTTP_PORT_NAME, OUR_MOUNTS, OUR_VOLUMES
+from plimsoll.core.manifests.container import CONTAINER, HTTP_PORT, HTTP_PORT_NAME, OUR_MOUNTS, VOLUMES_PREFIX
 from plimsoll.core.podtemplate.words import AT, Object, containers, decided, taken
 
 _OUR_LABELS: Final = (names.LABEL_NAME, names.LABEL_INSTANCE, names.LABEL_MANAGED_BY, names.LABEL_PART_OF)
@@ -33,7 +33,7 @@ def ours(template: Object) -> Iterator[str]:
         if key == names.GPU_PRODUCT_LABEL or key.startswith(names.MIG_RESOURCE_PREFIX):
             yield decided(f"{AT}.spec.nodeSelector[{key}]", spec["nodeSelector"][key], "spec.hardware")
     for volume in spec.get("volumes", ()):
-        if volume["name"] in OUR_VOLUMES:
+        if volume["name"].startswith(VOLUMES_PREFIX):
             yield taken(f"{AT}.spec.volumes[].name", volume["name"], "names that do not begin with plimsoll-")
     for where, container in containers(spec):
         yield from _our_container(where, container)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 
 from plimsoll.api.podtemplate import PodTemplate
 from plimsoll.api.schema import structural
-from plimsoll.core.manifests.container import OUR_MOUNTS, OUR_VOLUMES
+from plimsoll.core.manifests.container import OUR_MOUNTS, VOLUMES_PREFIX
 from plimsoll.core.manifests.merge import merged
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.model import bundled_config
@@ -121,7 +121,7 @@ def test_whatever_is_accepted_leaves_ours_as_it_is(written: dict[str, Any]) -> N
     assert found["spec"]["terminationGracePeriodSeconds"] == plain["spec"]["terminationGracePeriodSeconds"]
     assert {v["name"] for v in plain["spec"]["volumes"]} <= {v["name"] for v in found["spec"]["volumes"]}
     assert [m for m in theirs["volumeMounts"] if m["mountPath"] in OUR_MOUNTS] == ours["volumeMounts"]
-    kept = [v for v in found["spec"]["volumes"] if v["name"] in OUR_VOLUMES]
+    kept = [v for v in found["spec"]["volumes"] if v["name"].startswith(VOLUMES_PREFIX)]
     assert kept == plain["spec"]["volumes"]
     assert not _reaches_out(found["spec"])
 
