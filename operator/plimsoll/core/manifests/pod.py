@@ -11,13 +11,12 @@ from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.manifests.container import CONTAINER, HTTP_PORT, HTTP_PORT_NAME, SHM, SHM_VOLUME
 from plimsoll.core.manifests.gpu import gpu_claim
 from plimsoll.core.manifests.identity import pod_labels, track_selector
+from plimsoll.core.manifests.image import command, engine_image
 from plimsoll.core.manifests.security import Security, security
 from plimsoll.core.manifests.userpart import with_template
 from plimsoll.core.manifests.weights import Weights, weights
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.policy import PodPolicy
-
-DEFAULT_IMAGE: Final = "vllm/vllm-openai"
 
 PROBE_SECONDS: Final = 2
 """Startup probes are cheap (a refused connection), and a replica that is ready should serve at once."""
@@ -81,9 +80,11 @@ def _spread(request: PodRequest, key: str) -> Manifest:
 
 def _engine(plan: Plan, request: PodRequest, files: Weights, rights: Security) -> Manifest:
     choice, engine = plan.choice, request.spec.engine
+    started_by = command(engine.image, choice.engine_version)
     return {
         "name": CONTAINER,
-        "image": engine.image or f"{DEFAULT_IMAGE}:v{choice.engine_version}",
+        "image": engine_image(engine.image, choice.engine_version),
+        **({"command": started_by} if started_by else {}),
         "args": [files.model, *files.args, *choice.args],
         "env": [*rights.env, *files.env],
         "ports": [{"name": HTTP_PORT_NAME, "containerPort": HTTP_PORT, "protocol": "TCP"}],

@@ -5,17 +5,15 @@ who will not have that (uid 2000 in group 0, caches writable for the group). So 
 known, with that user named, and nowhere else: an image whose files only root can write would not start.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.manifests.container import TMP, TMP_VOLUME
+from plimsoll.core.manifests.image import is_known
 from plimsoll.core.policy import EngineUser
-from plimsoll.facts.engines import EngineVersion
 
 NON_ROOT_SINCE: Final = 25
-_KNOWN_IMAGE: Final = re.compile(r"(^|/)vllm-openai(:|@|$)")
 _SECCOMP: Final = {"type": "RuntimeDefault"}
 
 Manifest = dict[str, Any]
@@ -72,18 +70,10 @@ def security(spec: VLLMServiceSpec, engine_version: str, user: EngineUser) -> Se
 
     An image of its own runs as whoever it names; a folder of the node belongs to root.
     """
-    known = _KNOWN_IMAGE.search(spec.engine.image) is not None if spec.engine.image else True
-    ready = known and _at_least(engine_version, NON_ROOT_SINCE)
+    ready = is_known(spec.engine.image, engine_version, since=NON_ROOT_SINCE)
     asked, on_node = spec.engine.security, spec.model.source is not None and spec.model.source.host_path is not None
     restricted = ready and not on_node if asked is None else asked == "Restricted"
     volumes_group = user.fs_group if user.fixed_user else None
     if ready and user.fixed_user:
         return Security(restricted, user.run_as_user, user.run_as_group, volumes_group)
     return Security(restricted, volumes_group=volumes_group)
-
-
-def _at_least(version: str, minor: int) -> bool:
-    try:
-        return EngineVersion.parse(version).at_least(minor)
-    except ValueError:
-        return False

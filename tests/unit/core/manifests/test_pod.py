@@ -105,6 +105,23 @@ def test_a_slice_of_a_gpu_is_planned_and_asked_for() -> None:
     assert spec["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
 
 
+@pytest.mark.parametrize(
+    ("asked", "started_by"),
+    [
+        pytest.param({}, None, id="the image's own entry point"),
+        pytest.param({"version": "0.19.1"}, None, id="of an older release"),
+        pytest.param({"version": "0.11.0"}, ["vllm", "serve"], id="which once took no model's name"),
+        pytest.param(
+            {"image": "nvcr.example.com/vllm:26.01"}, ["vllm", "serve"], id="nor is that of an own image known"
+        ),
+    ],
+)
+def test_what_starts_the_engine(asked: dict[str, Any], started_by: list[str] | None) -> None:
+    container = engine(engine=asked)
+    assert container.get("command") == started_by
+    assert container["args"][0] == "Qwen/Qwen3-8B"
+
+
 def test_ranks_of_one_pod_are_its_gpus() -> None:
     container = engine(
         model={"id": "Qwen/Qwen3-32B"}, hardware={"gpu": "NVIDIA-L40S"}, config=bundled_config("Qwen/Qwen3-32B")
