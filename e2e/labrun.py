@@ -1,6 +1,5 @@
 """A whole lab: control plane, Prometheus, GPU nodes with fake engines, and the operator."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +9,6 @@ from e2e import operator_process
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
-from e2e.eventually import eventually
 from e2e.fleet import Fleet, NodeSpec, parse_nodes
 from e2e.fleet.commands import SOCKET_NAME
 from e2e.fleet_thread import FleetThread
@@ -22,7 +20,6 @@ DEFAULT_NODES: Final = "4*NVIDIA-H100-80GB-HBM3:8,2*NVIDIA-L40S:4"
 DEFAULT_LOAD_SECONDS: Final = 5.0
 # Short, so that a lost node is noticed before a person gives up; two heartbeats of a node (10 s) have to fit.
 NODE_MONITOR_GRACE_SECONDS: Final = 25
-ESTABLISHED_SECONDS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,18 +86,10 @@ class Lab:
         return {**self.plane.processes, **operator}
 
     def _apply_definitions(self) -> None:
-        files = [f"--filename={path}" for path in sorted(self.options.crds.glob("*.yaml"))]
-        if not files:
+        if not any(self.options.crds.glob("*.yaml")):
             self._log(f"no CRD in {self.options.crds}")
             return
-        self.plane.kubectl("apply", "--server-side", *files)
-        eventually(lambda: self._established(files), within_seconds=ESTABLISHED_SECONDS)
-
-    def _established(self, files: Sequence[str]) -> bool:
-        """Whether the CRDs are served; `kubectl wait` fails on one that has no status yet."""
-        found = json.loads(self.plane.kubectl("get", "-o=json", *files))
-        items = found.get("items", [found])
-        return all("Established" in str(item.get("status", {}).get("conditions")) for item in items)
+        operator_process.install_crds(self.plane.kubectl, self.options.crds)
 
     def _start_fleet(self, nodes: Sequence[NodeSpec]) -> None:
         self._log(f"starting nodes {self.options.nodes}")

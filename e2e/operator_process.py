@@ -11,18 +11,21 @@ from e2e.controlplane import ControlPlane
 from e2e.controlplane.api import Api
 from e2e.controlplane.kubectl import Kubectl
 from e2e.controlplane.process import Process
+from e2e.eventually import eventually
 
 NAMESPACE: Final = "plimsoll-system"
 # Not resolved: a folder that links to `e2e` is a checkout of its own (the tests start labs in one).
 MANIFEST: Final = Path(__file__).absolute().parents[1] / "deploy" / "kustomize" / "base" / "rbac.yaml"
 COMMAND: Final = (sys.executable, "-m", "plimsoll")
 READY_SECONDS: Final = 60.0
+ESTABLISHED_SECONDS: Final = 30.0
 
 
 class Operator:
     """`python -m plimsoll` against one control plane; a crash brings it back with back-off, as a kubelet would.
 
-    `manifest` holds its ServiceAccount and RBAC and must have been applied. `extra_env` wins over our settings.
+    `manifest` holds its ServiceAccount and RBAC and must have been applied. `extra_env` wins over our settings. A
+    second one beside it needs another `name`.
     """
 
     def __init__(
@@ -32,19 +35,20 @@ class Operator:
         *,
         command: Sequence[str] = COMMAND,
         extra_env: Mapping[str, str] | None = None,
+        name: str = "operator",
     ) -> None:
         self._plane = plane
         self.port = plane.lease_port()
         self.url = f"http://127.0.0.1:{self.port}"
-        kubeconfig = plane.service_account_kubeconfig(NAMESPACE, service_account(manifest))
+        self.kubeconfig = plane.service_account_kubeconfig(NAMESPACE, service_account(manifest))
         settings = {
-            "KUBECONFIG": str(kubeconfig),
+            "KUBECONFIG": str(self.kubeconfig),
             "PLIMSOLL_PROMETHEUS_URL": plane.prometheus_url,
             "PLIMSOLL_HTTP_PORT": str(self.port),
             "PLIMSOLL_NAMESPACE": NAMESPACE,
             "PYTHONUNBUFFERED": "1",
         }
-        self.process: Process = plane.process("operator", command, env={**settings, **(extra_env or {})})
+        self.process: Process = plane.process(name, command, env={**settings, **(extra_env or {})})
 
     def start(self) -> None:
         """Return when its /readyz answers 200; from then on Prometheus scrapes it."""
@@ -68,6 +72,21 @@ def create_account(kubectl: Kubectl, manifest: Path = MANIFEST) -> None:
     """The operator's namespace, ServiceAccount and rights, as the chart renders them."""
     kubectl.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     kubectl("apply", "--server-side", "-n", NAMESPACE, "-f", str(manifest))
+
+
+def install_crds(kubectl: Kubectl, folder: Path) -> None:
+    """Apply the CRDs and return when they are served.
+
+    Not with `kubectl wait`: in the first moment a CRD has no conditions at all, which it takes for an error.
+    """
+    kubectl("apply", "--server-side", "-f", str(folder))
+    count = len(list(folder.glob("*.yaml")))
+    eventually(lambda: _established(kubectl) >= count, within_seconds=ESTABLISHED_SECONDS)
+
+
+def _established(kubectl: Kubectl) -> int:
+    conditions = (c for crd in kubectl.get("crd")["items"] for c in crd.get("status", {}).get("conditions") or ())
+    return sum(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
 def service_account(manifest: Path) -> str:

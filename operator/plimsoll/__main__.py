@@ -175,12 +175,12 @@ class Operator:
 
     def ready(self) -> str | None:
         """Readiness: everything was listed once, the API server answers, the Lease can be had. A standby is ready."""
+        if self.elector.problem:
+            return self.elector.problem
         if not self.sweep.synced.is_set():
             return "waiting for the first listing of VLLMServices and their children"
         if not self.optional.known.is_set():
             return "waiting to find out which optional kinds are served"
-        if self.elector.problem:
-            return self.elector.problem
         silent = self.clock.monotonic() - self.cluster.answered_seconds
         if self.cluster.failing and silent > SILENT_API_SECONDS:
             return f"the API server has not answered for {silent:.0f} s"

@@ -218,9 +218,10 @@ class KubeCluster:
         path = _path(kind, meta["namespace"], meta["name"])
         return await self._write("PATCH", kind, path, query, body, MERGE_PATCH)
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Delete this very object (by uid); gone already is fine."""
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, *, version: str = "") -> None:
+        """Delete this very object (by uid), at this version if one is given; gone already is fine."""
+        precondition = {"uid": uid} | ({"resourceVersion": version} if version else {})
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": precondition}
         try:
             await self._write("DELETE", kind, _path(kind, namespace, name), {}, body)
         except NotFoundError:

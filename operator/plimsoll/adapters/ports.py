@@ -105,8 +105,8 @@ class Cluster(Protocol):
     ) -> Object:
         """Server-side apply; the object as the API server then holds it."""
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
-        """Delete this very object (by uid); gone already is fine."""
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, *, version: str = "") -> None:
+        """Delete this very object (by uid), at this version if one is given; gone already is fine."""
 
     async def create(self, kind: Kind, manifest: Object) -> Object:
         """Create an object that nobody updates afterwards (an Event)."""

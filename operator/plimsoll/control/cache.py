@@ -100,9 +100,14 @@ class Cache:
         yield from self._objects.get(SERVICES, {})
 
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
-        """An object as last seen (trimmed), or None."""
+        """An object as last seen (trimmed, with the version it was seen at), or None."""
         stored = self._objects.get(kind, {}).get(Key(namespace, name))
-        return None if stored is None or isinstance(stored.body, PodState) else json.loads(stored.body)
+        if stored is None or isinstance(stored.body, PodState):
+            return None
+        found: dict[str, Any] = json.loads(stored.body)
+        if stored.version:
+            found["metadata"]["resourceVersion"] = str(stored.version)
+        return found
 
     def children(self, service: Key) -> dict[tuple[Kind, str], dict[str, Any]]:
         """The service's children by kind and name, pods left out."""

@@ -11,10 +11,12 @@ from plimsoll.adapters.ports import (
     DISRUPTION_BUDGETS,
     REVISIONS,
     Cluster,
+    ConflictError,
     ForbiddenError,
     InvalidError,
     Kind,
     NotFoundError,
+    Object,
 )
 from plimsoll.api import names, reasons
 from plimsoll.control.cache import Cache
@@ -55,7 +57,11 @@ class _LeavingError(Exception):
 
 
 class Children:
-    """Brings the children of one service at a time to what is meant. Raises ClusterError when it should be retried."""
+    """Brings the children of one service at a time to what is meant. Raises ClusterError when it should be retried.
+
+    Every write over an object that exists carries the version it was decided on: what changed meanwhile, or was written
+    by another leader, is never overwritten from an older view (ConflictError: read again, decide again).
+    """
 
     def __init__(self, cluster: Cluster, cache: Cache) -> None:
         self._cluster = cluster
@@ -66,9 +72,11 @@ class Children:
     ) -> Applied:
         """Apply the manifests in their order, then the count."""
         try:
+            fleet: Object | None = live.get((DEPLOYMENTS, request.name))
             for manifest in manifests:
-                await self._apply(request, drift.stamp(manifest), live)
-            await self._scale(request, replicas)
+                applied = await self._apply(request, drift.stamp(manifest), live)
+                fleet = applied if applied and applied["kind"] == DEPLOYMENTS.kind else fleet
+            await self._scale(request, replicas, fleet)
         except _BlockedError as stop:
             return Applied(blocked=stop.problem)
         except _LeavingError as stop:
@@ -91,8 +99,8 @@ class Children:
         for name in outdated(kept):
             await self._delete(REVISIONS, live[REVISIONS, name])
 
-    async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live) -> None:
-        """Apply one child if its intent changed or somebody edited it."""
+    async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live) -> Object | None:
+        """Apply one child if its intent changed or somebody edited it; what it became, or None."""
         kind = _KIND_OF[manifest["apiVersion"], manifest["kind"]]
         name = manifest["metadata"]["name"]
         known = live.get((kind, name))
@@ -101,10 +109,20 @@ class Children:
         elif known is None or judge(known, request.name, request.uid).verdict != "ours":
             await self._check_owner(request, kind, name)
         elif _current(manifest, known):
-            return
-        applied = await self._cluster.apply(kind, manifest, names.MANAGER_CHILDREN)
-        self._cache.put(kind, applied)
+            return None
+        applied = await self._write(kind, manifest, names.MANAGER_CHILDREN, known)
         log.info("applied %s %s", kind.kind, name, extra={"service": f"{request.namespace}/{request.name}"})
+        return applied
+
+    async def _write(self, kind: Kind, manifest: Mapping[str, Any], manager: str, known: Object | None) -> Object:
+        try:
+            applied = await self._cluster.apply(kind, drift.decided_on(manifest, known), manager)
+        except ConflictError:
+            meta = manifest["metadata"]
+            self._cache.put(kind, await self._cluster.get(kind, meta["namespace"], meta["name"]))
+            raise
+        self._cache.put(kind, applied)
+        return applied
 
     async def _check_owner(self, request: Request, kind: Kind, name: str) -> None:
         """What our watch does not show may still exist: somebody else's object, or ours without its labels."""
@@ -122,16 +140,14 @@ class Children:
             )
             raise _BlockedError(Problem(reasons.NAME_CONFLICT.name, message))
 
-    async def _scale(self, request: Request, replicas: int) -> None:
-        fleet = self._cache.get(DEPLOYMENTS, request.namespace, request.name)
-        if fleet is None or fleet["spec"].get("replicas") == replicas:
-            return
-        manifest = scale(rollout.owner(request), replicas)
-        self._cache.put(DEPLOYMENTS, await self._cluster.apply(DEPLOYMENTS, manifest, names.MANAGER_SCALE))
+    async def _scale(self, request: Request, replicas: int, fleet: Object | None) -> None:
+        if fleet is not None and fleet["spec"].get("replicas") != replicas:
+            await self._write(DEPLOYMENTS, scale(rollout.owner(request), replicas), names.MANAGER_SCALE, fleet)
 
     async def _delete(self, kind: Kind, obj: Mapping[str, Any]) -> None:
         meta = obj["metadata"]
-        await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"])
+        version = meta.get("resourceVersion", "")
+        await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"], version=version)
 
 
 def _current(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:

@@ -57,9 +57,9 @@ class FencedCluster:
             lambda: self.cluster.apply(kind, manifest, manager, subresource=subresource, force=force)
         )
 
-    async def delete(self, kind: Kind, namespace: str, name: str, uid: str) -> None:
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, *, version: str = "") -> None:
         """Delete this very object, while leading."""
-        await self._fenced(lambda: self.cluster.delete(kind, namespace, name, uid))
+        await self._fenced(lambda: self.cluster.delete(kind, namespace, name, uid, version=version))
 
     async def create(self, kind: Kind, manifest: Object) -> Object:
         """Create an object that nobody updates afterwards, while leading."""

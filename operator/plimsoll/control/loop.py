@@ -5,9 +5,9 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from plimsoll import metrics
-from plimsoll.adapters.ports import ClusterError
+from plimsoll.adapters.ports import ClusterError, ConflictError
 from plimsoll.control.cache import Key
-from plimsoll.control.workqueue import WorkQueue
+from plimsoll.control.workqueue import CONFLICT_BASE_SECONDS, WorkQueue
 
 log = logging.getLogger("plimsoll.loop")
 
@@ -42,6 +42,11 @@ class Loop:
         extra = {"service": str(key)}
         try:
             again = await self._reconcile(key)
+        except ConflictError as error:
+            # What it was decided on has changed: no fault, and soon known.
+            metrics.RECONCILES.labels("conflict").inc()
+            self._queue.retry(key, base_seconds=CONFLICT_BASE_SECONDS)
+            log.debug("deciding again: %s", error.message, extra=extra)
         except ClusterError as error:
             metrics.API_ERRORS.labels(str(error.status or "none")).inc()
             self._failed(key, "api_error", error.retry_after_seconds)

@@ -7,7 +7,7 @@ from plimsoll.adapters.ports import SERVICES, Clock, Cluster, NotFoundError
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.events import EventWriter
-from plimsoll.core import conditions, status
+from plimsoll.core import conditions, drift, status
 from plimsoll.core.conditions import Facts, Fleet
 from plimsoll.core.manifests.identity import selector_text, track_selector
 
@@ -49,7 +49,7 @@ class Reporter:
             return None
         if change == "figures" and (wait := self._wait_seconds(key)) > 0:
             return wait
-        await self._write(key, after)
+        await self._write(service, after)
         if change == "flip":
             await self._events.transitions(service, before.get("conditions") or (), decided)
         return None
@@ -62,8 +62,8 @@ class Reporter:
             budget.spend()
         return wait
 
-    async def _write(self, key: Key, after: Mapping[str, Any]) -> None:
-        manifest = status.manifest(key.namespace, key.name, after)
+    async def _write(self, service: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+        manifest = drift.decided_on(status.manifest(service["metadata"], after), service)
         try:
             written = await self._cluster.apply(SERVICES, manifest, names.MANAGER_STATUS, subresource="status")
         except NotFoundError:

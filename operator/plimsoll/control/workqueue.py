@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 BACKOFF_BASE_SECONDS = 1.0
+CONFLICT_BASE_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 60.0
 
 
@@ -59,11 +60,13 @@ class WorkQueue(Generic[Key]):
         heapq.heappush(self._later, (due, next(self._order), key))
         self._wake.set()
 
-    def retry(self, key: Key, at_least_seconds: float | None = None) -> float:
-        """Put the key in line after its back-off (1, 2, 4 … 60 s); the seconds it will wait."""
+    def retry(
+        self, key: Key, at_least_seconds: float | None = None, base_seconds: float = BACKOFF_BASE_SECONDS
+    ) -> float:
+        """Put the key in line after its back-off (1, 2, 4 … 60 times the base, at most 60 s); the seconds it waits."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        wait = min(BACKOFF_BASE_SECONDS * float(1 << min(failures, 16)), BACKOFF_MAX_SECONDS)
+        wait = min(base_seconds * float(1 << min(failures, 16)), BACKOFF_MAX_SECONDS)
         wait = max(wait, at_least_seconds or 0.0)
         self.add_after(key, wait)
         return wait

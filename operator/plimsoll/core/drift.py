@@ -36,6 +36,13 @@ def stamp(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {**manifest, "metadata": {**meta, "annotations": annotations}}
 
 
+def decided_on(manifest: Mapping[str, Any], known: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The manifest, to be refused (409) if the object is not the one any more on which it was decided."""
+    version = known["metadata"].get("resourceVersion") if known else None
+    meta = manifest["metadata"]
+    return {**manifest, "metadata": {**meta, "resourceVersion": version} if version else meta}
+
+
 def digest(value: object) -> str:
     """A short stable hash of any JSON value; the order of keys does not count."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))

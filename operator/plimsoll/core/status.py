@@ -43,9 +43,9 @@ def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change:
     return "none" if _matches(before, after) else "figures"
 
 
-def manifest(namespace: str, name: str, status: Mapping[str, Any]) -> dict[str, Any]:
-    """The server-side apply body of the status."""
-    meta = {"namespace": namespace, "name": name}
+def manifest(service: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
+    """The server-side apply body of the status. ``service``: the metadata of the VLLMService."""
+    meta = {key: service[key] for key in ("namespace", "name")}
     return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "status": status}
 
 

@@ -94,6 +94,7 @@ def read_overrides(args: Sequence[str], version: EngineVersion, context_tokens: 
     _check_context(read.options.get("max_model_len"), context_tokens)
     _check_tools(given)
     _check_shutdown(given)
+    _check_host(given)
     values = {dest: argument.value for dest, argument in given.items()}
     return Overrides(read.options, read.memory, read.hf_overrides, read.speculative, values)
 
@@ -193,6 +194,13 @@ def _check_context(length: int | None, context_tokens: int) -> None:
 def _check_tools(given: Mapping[str, Argument]) -> None:
     if "enable_auto_tool_choice" in given and "tool_call_parser" not in given:
         raise BadFlagError("--enable-auto-tool-choice: needs --tool-call-parser beside it")
+
+
+def _check_host(given: Mapping[str, Argument]) -> None:
+    """Probes and the Service reach the pod's own address, never its loopback."""
+    host = str(given["host"].value) if "host" in given else ""
+    if host in {"localhost", "::1"} or host.startswith("127."):
+        raise BadFlagError(f"--host: {host} is reached by nobody outside the container; leave it out, or 0.0.0.0")
 
 
 def _check_shutdown(given: Mapping[str, Argument]) -> None:

@@ -111,9 +111,7 @@ def test_a_slice_of_a_gpu_is_planned_and_asked_for() -> None:
         pytest.param({}, None, id="the image's own entry point"),
         pytest.param({"version": "0.19.1"}, None, id="of an older release"),
         pytest.param({"version": "0.11.0"}, ["vllm", "serve"], id="which once took no model's name"),
-        pytest.param(
-            {"image": "nvcr.example.com/vllm:26.01"}, ["vllm", "serve"], id="nor is that of an own image known"
-        ),
+        pytest.param({"image": "nvcr.example.com/vllm:26.01"}, ["vllm", "serve"], id="an own image"),
     ],
 )
 def test_what_starts_the_engine(asked: dict[str, Any], started_by: list[str] | None) -> None:
