@@ -42,6 +42,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - name: PLIMSOLL_NAMESPACES
   value: {{ join "," . | quote }}
 {{- end }}
+{{- if .Values.podPolicy }}
+- name: PLIMSOLL_POD_POLICY
+  value: /etc/plimsoll/pod-policy.yaml
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 {{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
 - name: PLIMSOLL_{{ snakecase $name | upper }}
