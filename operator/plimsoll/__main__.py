@@ -15,6 +15,7 @@ from typing import Final
 
 from plimsoll import handlers, metrics, probes
 from plimsoll.adapters.clock import SystemClock
+from plimsoll.adapters.inventory import InventoryFile
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.policy_file import read_policy_file
@@ -35,6 +36,7 @@ from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core.election import Timing
+from plimsoll.core.plan.inventory import InventoryError
 from plimsoll.core.policy import PolicyError
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
@@ -64,8 +66,12 @@ class Operator:
 
     @classmethod
     async def create(cls, settings: Settings) -> "Operator":
-        """Connect the parts; raises CredentialsError without credentials, PolicyError without a usable pod policy."""
-        policy = read_policy_file(settings.pod_policy)
+        """Connect the parts.
+
+        Raises:
+            CredentialsError: there are none. InventoryError, PolicyError: a file of the owner cannot be used.
+        """
+        inventory, policy = InventoryFile.opened(settings.inventory), read_policy_file(settings.pod_policy)
         configuration = await load_configuration(settings.kubeconfig)
         cluster = KubeCluster(configuration, settings.request_timeout_seconds, _count_write)
         clock, cache = SystemClock(), Cache()
@@ -75,7 +81,7 @@ class Operator:
         fenced = FencedCluster(cluster, elector.write_seconds)
         optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
         sweep.optional = optional.usable
-        planner = Planner(cluster, settings.namespace, clock.monotonic, policy)
+        planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
         reconciler = Reconciler(cache, planner, Children(fenced, cache), reporter)
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
@@ -227,7 +233,7 @@ def main() -> int:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
-    except (CredentialsError, PolicyError) as error:
+    except (CredentialsError, InventoryError, PolicyError) as error:
         log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:

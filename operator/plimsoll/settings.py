@@ -23,6 +23,8 @@ class Settings:
     prometheus_url: str = ""
     pod_policy: str = ""
     """Path of the owner's pod policy (docs/pods.md); empty: the default policy."""
+    inventory: str = ""
+    """Path of the file of GPU prices, node sizes, budgets and reserves; empty: the catalogue's figures, no budget."""
     http_host: str = "0.0.0.0"  # noqa: S104 - probes come from the kubelet, from outside the pod
     http_port: int = 8080
     workers: int = 8
@@ -45,6 +47,7 @@ class Settings:
             kubeconfig=env.get("KUBECONFIG", ""),
             prometheus_url=read.text("PROMETHEUS_URL", ""),
             pod_policy=read.text("POD_POLICY", ""),
+            inventory=read.text("INVENTORY", ""),
             http_host=read.text("HTTP_HOST", cls.http_host),
             http_port=int(read.number("HTTP_PORT", cls.http_port, 0, 65535)),
             workers=int(read.number("WORKERS", cls.workers, 1, 64)),

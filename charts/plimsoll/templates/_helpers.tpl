@@ -44,7 +44,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- if .Values.podPolicy }}
 - name: PLIMSOLL_POD_POLICY
-  value: /etc/plimsoll/pod-policy.yaml
+  value: /etc/plimsoll/pod-policy/pod-policy.yaml
+{{- end }}
+{{- if .Values.inventory }}
+- name: PLIMSOLL_INVENTORY
+  value: /etc/plimsoll/inventory/inventory.yaml
 {{- end }}
 {{- range $name, $value := .Values.settings }}
 {{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}

@@ -129,6 +129,36 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (service(spec__drain__timeout="0s"), "spec.drain.timeout", "longer than 0"),
     (service(spec__engine__sharedMemory="0"), "spec.engine.sharedMemory", "must match"),
     (service(spec__engine__security="Privileged"), "spec.engine.security", "'Restricted' or 'Baseline'"),
+    (service(spec__model__ropeScaling="Linear"), "spec.model.ropeScaling", "'None' or 'YaRN'"),
+    (service(spec__load={"promptTokensP95": 10}), "spec.load.promptTokensP95", "needs promptTokens beside it"),
+    (service(spec__load={"promptTokens": 10, "promptTokensP95": 9}), "spec.load.promptTokensP95", "must not be less"),
+    (service(spec__load={"outputTokens": 10, "outputTokensP95": 9}), "spec.load.outputTokensP95", "must not be less"),
+    (service(spec__load={"outputTokens": 9, "outputTokensP95": 131_072}), "spec.load", "less than contextTokens"),
+    (service(spec__engine__lora={"maxRank": 24}), "spec.engine.lora.maxRank", "must be 8, 16, 32"),
+    (service(spec__engine__lora={"maxLoras": 0}), "spec.engine.lora.maxLoras", "must be at least 1"),
+    (
+        service(spec__engine__lora={"modules": [{"name": "sql", "path": "a/b"}, {"name": "sql", "path": "a/c"}]}),
+        "spec.engine.lora.modules",
+        "must not name anything twice",
+    ),
+    (service(spec__engine__lora={"modules": [{"name": "a=b", "path": "a"}]}), "spec.engine.lora.modules[0].name", "m"),
+    (service(spec__engine__speculative={"method": "MTP"}), "spec.engine.speculative.tokens", "is required"),
+    (
+        service(spec__engine__speculative={"method": "Eagle3", "tokens": 3}),
+        "spec.engine.speculative.model",
+        "model names the draft of Eagle, Eagle3 and DraftModel",
+    ),
+    (
+        service(spec__engine__speculative={"method": "NGram", "tokens": 3, "model": "a/b"}),
+        "spec.engine.speculative.model",
+        "MTP and NGram have none",
+    ),
+    (
+        service(spec__engine__speculative={"method": "MTP", "tokens": 1, "acceptedTokensPerStep": 2.5}),
+        "spec.engine.speculative.acceptedTokensPerStep",
+        "must not exceed tokens + 1",
+    ),
+    (service(spec__engine__kvOffload={"hostMemory": "many"}), "spec.engine.kvOffload.hostMemory", "must match"),
     (service(spec__replicas=-1), "spec.replicas", "must be at least 0"),
     (service(spec__mode="Observe"), "spec.mode", "'Act' or 'Shadow'"),
 ]
@@ -165,5 +195,11 @@ ACCEPTED = [
             },
         }
     ),
+    service(spec__model__ropeScaling="YaRN"),
+    service(spec__load={"promptTokens": 10, "promptTokensP95": 10, "outputTokens": 1, "outputTokensP95": 131_071}),
+    service(spec__engine__lora={"maxLoras": 2, "maxRank": 32, "modules": [{"name": "sql", "path": "/adapters/sql"}]}),
+    service(spec__engine__speculative={"method": "MTP", "tokens": 1, "acceptedTokensPerStep": 2}),
+    service(spec__engine__speculative={"method": "DraftModel", "tokens": 3, "model": "Qwen/Qwen3-0.6B"}),
+    service(spec__engine__kvOffload={"hostMemory": "64Gi"}),
     service(metadata__name="a"),
 ]

@@ -10,12 +10,14 @@ from plimsoll.core.lifecycle.figures import Drain, Host, Startup
 from plimsoll.core.lifecycle.host import GIB, IMAGE_CACHE_BYTES, HostLoad, host
 from plimsoll.core.lifecycle.startup import Load, fetches, source_kind, startup
 from plimsoll.core.manifests.container import CONTAINER
+from plimsoll.core.memory.loaded import adapter_bytes
 from plimsoll.core.memory.step import captured_sizes
 from plimsoll.core.plan.claims import claim_names, exclusive
 from plimsoll.core.plan.fit import Engine
-from plimsoll.core.plan.result import Range
+from plimsoll.core.plan.inventory import Inventory
+from plimsoll.core.plan.result import Range, RefusedError
 from plimsoll.core.plan.serving import EngineService
-from plimsoll.core.plan.wish import Inventory, RefusedError, Wish
+from plimsoll.core.plan.wish import Wish
 from plimsoll.core.podtemplate.check import source_refusals, template_refusals
 from plimsoll.core.podtemplate.words import plain
 from plimsoll.facts.engine_env import is_outside_arithmetic
@@ -36,7 +38,7 @@ def check_pods(spec: VLLMServiceSpec, inventory: Inventory) -> None:
         (reasons.POD_TEMPLATE_REFUSED, template_refusals(spec, allowed)),
     ):
         if found:
-            raise RefusedError(reason, "; ".join(found))
+            raise RefusedError(reason.name, "; ".join(found))
 
 
 def startup_of(wish: Wish, engine: Engine) -> Startup:
@@ -91,12 +93,15 @@ def host_of(wish: Wish, engine: Engine) -> Host:
     """Memory, cores and shared memory of one pod: what the user's flags move into host memory included."""
     shape, resolved, asked = engine.shape, engine.layout.resolved, wish.overrides
     ranks, shared = shape.gpus // shape.nodes, wish.spec.engine.shared_memory
-    offloaded = asked.gibibytes("kv_offloading_size") + asked.gibibytes("cpu_offload_gb") * ranks
+    engines = max(1, shape.data_parallel // shape.nodes)
+    # The second tier is one engine's over all its ranks, on however many nodes.
+    tier = asked.gibibytes("kv_offloading_size") * engines / (shape.nodes if shape.data_parallel == 1 else 1)
+    offloaded = tier + asked.gibibytes("cpu_offload_gb") * ranks + _adapters_gib(engine) * ranks
     cache = asked.values.get("mm_processor_cache_gb")
     return host(
         HostLoad(
             ranks=ranks,
-            engines=max(1, shape.data_parallel // shape.nodes),
+            engines=engines,
             sequences=resolved.max_num_seqs,
             context_tokens=resolved.max_model_len,
             images=wish.facts.multimodal and not engine.start.options.text_only,
@@ -108,6 +113,11 @@ def host_of(wish: Wish, engine: Engine) -> Host:
             exclusive_volume=bool(exclusive(wish.inventory.claims)),
         )
     )
+
+
+def _adapters_gib(engine: Engine) -> float:
+    """LoRA adapters are kept in host memory too, as many as there are slots (``--max-cpu-loras``)."""
+    return adapter_bytes(engine.start.facts, engine.start.options, engine.start.flags) / GIB
 
 
 def about_pods(wish: Wish, end: Drain) -> Iterator[str]:

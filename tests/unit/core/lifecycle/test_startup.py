@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.core.lifecycle.startup import BYTES_PER_SECOND, LEAST_PROBE_SECONDS, Load, SourceKind, startup
-from plimsoll.core.plan.wish import Inventory
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.policy import read_policy
 from tests.unit.core.plan.asking import H100, L40S, plan
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from plimsoll.core.plan.claims import claim_names
-from plimsoll.core.plan.wish import Inventory
+from plimsoll.core.plan.inventory import Inventory
 from tests.unit.core.plan.asking import L40S, answer, plan, refusal, spec_of
 
 PVC = {"pvc": {"claimName": "models"}}
