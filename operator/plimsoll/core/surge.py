@@ -48,8 +48,8 @@ class Situation:
     on_demand: int | None = None
     """GPUs of the product that the cluster could add; None: it adds none."""
     may_recreate: bool = False
-    nowhere: bool = False
-    """The scheduler has found no place for one more pod for long."""
+    nowhere: str = ""
+    """Why one more pod has no place, whatever is free; empty: nobody says so."""
 
     @property
     def most(self) -> int:
@@ -89,7 +89,7 @@ def _why_no_surge(now: Situation) -> str:
         needed = (now.replicas + 1) * now.gpus_per_replica
         return f"one more replica would make {needed} GPUs, hardware.maxGPUs is {now.max_gpus}"
     if now.nowhere:
-        return "the scheduler finds no place for one more pod"
+        return now.nowhere
     if now.has_surplus or (now.on_demand or 0) >= now.gpus_per_replica:
         return ""
     if now.room is None:
