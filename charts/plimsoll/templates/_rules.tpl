@@ -51,10 +51,6 @@ After a change: `make kustomize`. No rule may name Secrets.
 
 {{- /* Only when it serves the whole cluster. */}}
 {{- define "plimsoll.rules.cluster" -}}
-# Kopf looks at which kinds are served, when it watches the whole cluster.
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  verbs: [list, watch]
 # Free GPUs, before a roll-out: nodes of the product, and (with the right on pods above) what runs on them. Without it
 # none counts as free: several replicas are replaced one at a time, a single one only with rollout.noSpareGPU: Recreate.
 - apiGroups: [""]
