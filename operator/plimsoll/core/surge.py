@@ -50,8 +50,8 @@ class Situation:
     may_recreate: bool = False
     exclusive: bool = False
     """The pods mount a volume that no second pod, or none on another node, may mount meanwhile (D21)."""
-    nowhere: bool = False
-    """The scheduler has found no place for one more pod for long."""
+    nowhere: str = ""
+    """Why one more pod has no place, whatever is free; empty: nobody says so."""
 
     @property
     def most(self) -> int:
@@ -93,7 +93,7 @@ def _why_no_surge(now: Situation) -> str:
     if now.exclusive:
         return "the pods mount a volume that only one of them may have at a time"
     if now.nowhere:
-        return "the scheduler finds no place for one more pod"
+        return now.nowhere
     if now.has_surplus or (now.on_demand or 0) >= now.gpus_per_replica:
         return ""
     if now.room is None:
