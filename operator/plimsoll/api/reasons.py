@@ -180,6 +180,31 @@ INVALID_SPEC: Final = Reason(
     "The spec breaks the contract; the CRD in the cluster is probably older than the operator.",
     "Correct the field that the message names; update the CRD with `plimsoll crd | kubectl apply --server-side -f -`.",
 )
+POD_TEMPLATE_REFUSED: Final = Reason(
+    "PodTemplateRefused",
+    _REFUSED,
+    "spec.podTemplate holds something that belongs to Plimsoll or that the operator's owner has not allowed.",
+    "Take out what the message names, or use the field of the spec it points to; the owner's pod policy "
+    "(docs/pods.md) can allow the rest.",
+)
+SOURCE_REFUSED: Final = Reason(
+    "SourceRefused",
+    _REFUSED,
+    "spec.model.source names a folder of the node or a Secret that the operator's owner has not allowed.",
+    "Use another source, or ask the owner to add it to the pod policy (docs/pods.md).",
+)
+VOLUME_NOT_SHAREABLE: Final = Reason(
+    "VolumeNotShareable",
+    _REFUSED,
+    "A volume that only one node (or pod) may mount at a time would be needed by several replicas.",
+    "Use a ReadWriteMany or ReadOnlyMany claim, or let one replica be all: scaling.maxReplicas 1, or spec.replicas 1.",
+)
+VOLUME_CLAIM_MISSING: Final = Reason(
+    "VolumeClaimMissing",
+    _REFUSED,
+    "A PersistentVolumeClaim that the service names does not exist.",
+    "Create the claim in the service's namespace; it is looked for again every 15 seconds.",
+)
 CATALOGUE_UNREADABLE: Final = Reason(
     "CatalogueUnreadable",
     _REFUSED,
