@@ -156,6 +156,12 @@ MIXED_NODES: Final = Reason(
     "Nodes of this GPU product also hold other GPUs, so that their label says too little to plan on.",
     "Name another product, or let the operator's owner separate the nodes and drop mixedNodes from the inventory.",
 )
+SHARED_GPU: Final = Reason(
+    "SharedGPU",
+    _REFUSED,
+    "GPUs of this product are shared by time slicing, which parts no memory: what others hold is not known.",
+    "Name whole GPUs or MIG slices, or let the operator's owner say in the inventory what others hold (reserveGiB).",
+)
 UNKNOWN_ARCHITECTURE: Final = Reason(
     "UnknownArchitecture",
     _REFUSED,

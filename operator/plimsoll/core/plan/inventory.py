@@ -36,6 +36,11 @@ class Stock:
     reserve_bytes: int = 0
     mixed: bool = False
 
+    @property
+    def says_memory(self) -> bool:
+        """Whether somebody said how much of a GPU there is for an engine."""
+        return self.memory_bytes is not None or self.reserve_bytes > 0
+
 
 _NOTHING: Final = Stock()
 
