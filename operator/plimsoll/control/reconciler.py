@@ -102,10 +102,11 @@ class Reconciler:
         written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), wanted)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
-        if facts.refusal or facts.blocked or facts.update_unknown or facts.waits:
-            return REFUSED_RECHECK_SECONDS
-        contest = CONTEST_RECHECK_SECONDS if applied.contest else None
-        return min((w for w in (again, written, applied.again_seconds, contest) if w is not None), default=None)
+        changeable = facts.refusal or facts.blocked or facts.update_unknown or facts.waits
+        looking = changeable or any(pod.unplaced for pod in seen.pods)
+        contested = CONTEST_RECHECK_SECONDS if applied.contest else None
+        waits = (again, written, REFUSED_RECHECK_SECONDS if looking else None, applied.again_seconds, contested)
+        return min((wait for wait in waits if wait is not None), default=None)
 
     async def _gather(self, key: Key, request: Request, live: Live) -> _Seen:
         """What runs and what should; a plan whose engine failed is made once more with what the engine said."""
@@ -156,7 +157,7 @@ class Reconciler:
             serving=sum(pod.phase in ("ready", "unready") for pod in pods),
             starting=sum(pod.phase == "loading" for pod in pods),
             unplaced_seconds=max(waits, default=0.0),
-            failed=bool(seen.live and seen.live.deadline_exceeded) or any(p.phase == "failing" for p in seen.new_pods),
+            failed=bool(seen.live and seen.live.deadline_exceeded) or any(map(_fails_for_good, seen.new_pods)),
         )
 
     async def _apply(
@@ -209,6 +210,10 @@ class Reconciler:
         )
         fleet = observe.fleet(request, live, seen.pods, wanted, waits=facts.waits is not None)
         return replace(facts, fleet=fleet, obstacle=hindrance.obstacle(view)), hindrance.due(view)
+
+
+def _fails_for_good(pod: PodState) -> bool:
+    return pod.ended is not None and pod.ended.restarts >= hindrance.RESTARTS_THAT_LAST
 
 
 def _needs_room(seen: _Seen) -> bool:
