@@ -156,6 +156,12 @@ MIXED_NODES: Final = Reason(
     "Nodes of this GPU product also hold other GPUs, so that their label says too little to plan on.",
     "Name another product, or let the operator's owner separate the nodes and drop mixedNodes from the inventory.",
 )
+SHARED_GPU: Final = Reason(
+    "SharedGPU",
+    _REFUSED,
+    "GPUs of this product are shared by time slicing, which parts no memory: what others hold is not known.",
+    "Name whole GPUs or MIG slices, or let the operator's owner say in the inventory what others hold (reserveGiB).",
+)
 UNKNOWN_ARCHITECTURE: Final = Reason(
     "UnknownArchitecture",
     _REFUSED,
@@ -173,6 +179,31 @@ INVALID_SPEC: Final = Reason(
     _REFUSED,
     "The spec breaks the contract; the CRD in the cluster is probably older than the operator.",
     "Correct the field that the message names; update the CRD with `plimsoll crd | kubectl apply --server-side -f -`.",
+)
+POD_TEMPLATE_REFUSED: Final = Reason(
+    "PodTemplateRefused",
+    _REFUSED,
+    "spec.podTemplate holds something that belongs to Plimsoll or that the operator's owner has not allowed.",
+    "Take out what the message names, or use the field of the spec it points to; the owner's pod policy "
+    "(docs/pods.md) can allow the rest.",
+)
+SOURCE_REFUSED: Final = Reason(
+    "SourceRefused",
+    _REFUSED,
+    "spec.model.source names a folder of the node or a Secret that the operator's owner has not allowed.",
+    "Use another source, or ask the owner to add it to the pod policy (docs/pods.md).",
+)
+VOLUME_NOT_SHAREABLE: Final = Reason(
+    "VolumeNotShareable",
+    _REFUSED,
+    "A volume that only one node (or pod) may mount at a time would be needed by several replicas.",
+    "Use a ReadWriteMany or ReadOnlyMany claim, or let one replica be all: scaling.maxReplicas 1, or spec.replicas 1.",
+)
+VOLUME_CLAIM_MISSING: Final = Reason(
+    "VolumeClaimMissing",
+    _REFUSED,
+    "A PersistentVolumeClaim that the service names does not exist.",
+    "Create the claim in the service's namespace; it is looked for again every 15 seconds.",
 )
 CATALOGUE_UNREADABLE: Final = Reason(
     "CatalogueUnreadable",

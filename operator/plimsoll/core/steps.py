@@ -139,6 +139,7 @@ def _situation(target: Revision, live: LiveFleet, policy: Policy, progress: Prog
         room=policy.room,
         on_demand=policy.on_demand,
         may_recreate=policy.may_recreate,
+        exclusive=bool((target.plan.get("host") or {}).get("exclusiveVolume")),
     )
 
 
