@@ -35,6 +35,7 @@ from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
+from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core.election import Timing
@@ -87,7 +88,13 @@ class Operator:
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
         reconciler = Reconciler(
-            cache, planner, Children(fenced, cache), reporter, survey, postmortem, clock.wall_seconds
+            cache,
+            planner,
+            Children(fenced, cache, Turns(fenced, clock.monotonic)),
+            reporter,
+            survey,
+            postmortem,
+            clock.wall_seconds,
         )
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(

@@ -2,13 +2,13 @@
 
 A new reason is one more constant; ``docs/reference.md`` lists it after ``tools/generate.py``. Reasons never change
 their name, since alerts and scripts match on them. The planner's refusals carry the names of `plimsoll predict`
-(``camel_reason``). Why a roll-out waits stands in ``rollout_reasons.py``, why an engine
-failed in ``engine_reasons.py``.
+(``camel_reason``). What becomes of writes stands in ``write_reasons.py``, why a roll-out waits in
+``rollout_reasons.py``, why an engine failed in ``engine_reasons.py``.
 """
 
 from typing import Final
 
-from plimsoll.api import engine_reasons, rollout_reasons
+from plimsoll.api import engine_reasons, rollout_reasons, write_reasons
 from plimsoll.api.names import (
     AVAILABLE,
     EXPERIMENTING,
@@ -220,14 +220,14 @@ NAME_CONFLICT: Final = Reason(
 FORBIDDEN: Final = Reason(
     "Forbidden",
     (STALLED,),
-    "The API server refuses a write of the operator.",
-    "Read the message: a missing right in the operator's role, a quota, or an admission policy.",
+    "The operator lacks a right that it needs for this service.",
+    "Add the verb and resource that the message names to the operator's role; the chart's role has them all.",
 )
 REFUSED: Final = Reason(
     "Refused",
     (STALLED,),
-    "The API server or an admission policy will not accept an object as it is.",
-    "Read the message: it names the field or the policy; then correct the spec or the policy.",
+    "The API server will not accept an object as it is.",
+    "Read the message: it names the field; then correct the spec.",
 )
 NOT_STALLED: Final = Reason("NotStalled", (STALLED,), "Nothing is in the way.", _NOTHING)
 
@@ -305,5 +305,10 @@ DISABLED: Final = Reason(
     "Nothing to do, unless you want it: the message names the setting.",
 )
 
-REASONS: Final = {**table(globals()), **rollout_reasons.REASONS, **engine_reasons.REASONS}
-"""Every reason by its name: those of this file in its order, then those of roll-outs and of engines that fail."""
+REASONS: Final = {
+    **table(globals()),
+    **write_reasons.REASONS,
+    **rollout_reasons.REASONS,
+    **engine_reasons.REASONS,
+}
+"""Every reason by its name: those of this file in its order, then of writes, of roll-outs, of engines that fail."""

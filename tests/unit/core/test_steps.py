@@ -160,6 +160,21 @@ def test_a_template_in_no_kept_revision_is_left_alone_until_it_can_be_replaced()
     assert (step.revision, step.waiting is not None) == (None, True)
 
 
+@pytest.mark.parametrize(
+    ("policy", "way"), [(Policy(8, room=FREE), None), (Policy(8, room=FREE, may_recreate=True), "Recreate")]
+)
+def test_pods_with_a_volume_that_only_one_may_mount_are_never_two(policy: Policy, way: Way | None) -> None:
+    """A second one would wait for the volume for ever (D21), GPUs or not."""
+    alone = dataclasses.replace(NEW, plan={"host": {"exclusiveVolume": True}})
+    step = next_step(alone, [OLD, alone], _live(1), 1, policy, Progress(serving=1, starting=0))
+    if way is None:
+        assert step.revision == OLD
+        assert step.waiting is not None
+        assert "only one of them may have" in step.waiting.message
+    else:
+        assert (step.revision, step.way) == (alone, way)
+
+
 def test_a_refused_change_keeps_template_count_and_way() -> None:
     assert keep([OLD, NEW], _live(4, way="Recreate")) == Step(OLD, 4, "Recreate")
 
@@ -175,6 +190,7 @@ situations = st.builds(
     room=st.sampled_from([None, FREE, FULL]),
     on_demand=st.none() | st.integers(0, 4),
     may_recreate=st.booleans(),
+    exclusive=st.booleans(),
 )
 
 
@@ -182,6 +198,7 @@ situations = st.builds(
 def test_laws_of_the_choice(now: Situation) -> None:
     chosen = choose(now)
     if chosen.way == "Surge":
+        assert not now.exclusive
         assert (now.replicas + 1) * now.gpus_per_replica <= now.max_gpus
     if chosen.way == "Recreate":
         assert now.may_recreate
