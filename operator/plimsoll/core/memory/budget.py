@@ -18,8 +18,8 @@ from plimsoll.facts.models import ModelFacts
 class MemoryBudget:
     """Device memory of the worst rank. ``available_kv_bytes`` may be negative: then nothing is left.
 
-    ``weights_bytes`` is all that is loaded, drafts and adapters included; ``total_bytes`` is what the engine sees of the
-    device, ``requested_bytes`` the part it may use; ``step`` is the step that activations were computed for.
+    ``weights_bytes`` is all that is loaded, drafts and adapters included; ``total_bytes`` is what the engine sees of
+    the device, ``requested_bytes`` the part it may use; ``step`` is the step that activations were computed for.
     """
 
     items: tuple[MemoryItem, ...]
