@@ -11,7 +11,7 @@ from plimsoll.core.memory.checkpoint import likely_quantisations
 from plimsoll.core.memory.flags import MemoryFlags
 from plimsoll.core.memory.tensors import Ranks
 from plimsoll.core.memory.weights import Weights, read_weights, total_bytes
-from plimsoll.core.plan.result import MemoryItem
+from plimsoll.core.plan.result import Basis, MemoryItem
 from plimsoll.facts.models import ModelFacts
 
 # An MLP whose width nobody wrote may be this much wider (Mistral Small: 6.4 times the hidden size) or narrower.
@@ -124,8 +124,8 @@ def _beside(
     """Drafts and adapters, which live on the last stage or on each."""
     draft = _draft_bytes(weights, facts, options, ranks)
     if draft and options.speculation:
-        known = "assumed" if options.speculation.like_target else "fitted"
-        yield MemoryItem("draft", draft, known, "weights of what speculates")
+        basis: Basis = "assumed" if options.speculation.like_target else "fitted"
+        yield MemoryItem("draft", draft, basis, "weights of what speculates")
     adapters = adapter_bytes(facts, options, flags)
     if adapters:
         yield MemoryItem("adapters", adapters, "fitted", f"{flags.max_loras} slots of rank {flags.max_lora_rank}")
