@@ -53,6 +53,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [list, watch]
+# Whether another install that serves a service is still there: the Lease that status.servedBy names.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get]
 {{- end -}}
 
 {{- /* In the operator's own namespace. */}}
