@@ -223,6 +223,34 @@ def test_drift_is_repaired(apply: Apply, look: Look, edit: list[str], repaired: 
     look.until("svc", "Ready", "True")
 
 
+def test_a_service_that_comes_back_takes_up_what_it_left(apply: Apply, look: Look) -> None:
+    apply("svc")
+    look.until("svc", "Ready", "True")
+    pods = {pod["metadata"]["uid"] for pod in look.all("pods")}
+    look.kubectl("delete", "vllm", "svc", "-n", look.namespace, "--cascade=orphan")
+    apply("svc")
+    look.until("svc", "Ready", "True")
+    uid = look.get("vllmservices", "svc")["metadata"]["uid"]
+    owned = [child for kind in OWNED for child in look.all(kind)]
+    assert {child["metadata"]["ownerReferences"][0]["uid"] for child in owned} == {uid}
+    assert {pod["metadata"]["uid"] for pod in look.all("pods")} == pods
+
+
+@pytest.mark.parametrize("kind", ["services", "controllerrevisions"])
+def test_a_child_that_is_still_being_deleted_is_waited_for(apply: Apply, look: Look, kind: str) -> None:
+    apply("svc")
+    look.until("svc", "Ready", "True")
+    (child,) = look.all(kind)
+    address = (kind, child["metadata"]["name"], "-n", look.namespace)
+    look.kubectl("patch", *address, "--type=merge", "-p", '{"metadata":{"finalizers":["plimsoll.dev/test"]}}')
+    look.kubectl("delete", *address, "--wait=false")
+    waiting = look.until("svc", "Reconciling", "True")
+    assert "still being deleted" in waiting["message"]
+    look.kubectl("patch", *address, "--type=merge", "-p", '{"metadata":{"finalizers":[]}}')
+    look.until("svc", "Reconciling", "False")
+    eventually(lambda: [c["metadata"]["uid"] for c in look.all(kind)] not in ([], [child["metadata"]["uid"]]))
+
+
 def test_what_others_add_survives(apply: Apply, look: Look) -> None:
     apply("svc")
     look.until("svc", "Ready", "True")

@@ -93,6 +93,8 @@ def kube_apiserver(binaries: Binaries, ports: Ports, tls: Tls, *, tokens: Path, 
         # because no --kubelet-certificate-authority is given.
         "--kubelet-preferred-address-types=InternalIP",
         "--allow-privileged=true",
+        # As OpenShift: an owner reference that blocks deletion needs a right on the owner's finalizers.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from e2e.controlplane import binaries, commands, prometheus
+from e2e.controlplane import audit, binaries, commands, prometheus
 from e2e.controlplane.api import Api
 from e2e.controlplane.identity import Tls, User, kubeconfig
 from e2e.controlplane.kubectl import Kubectl
@@ -95,6 +95,8 @@ class ControlPlane:
         """Stop everything, those that write before what they write to. Safe to call again."""
         for process in reversed(self.processes.values()):
             process.stop(grace_seconds=STOP_SECONDS)
+        if self.processes:
+            audit.leave_summary(self.workdir)
         self.processes.clear()
         self._leases.close()
         if self._own:
@@ -164,10 +166,8 @@ class ControlPlane:
         tokens.touch(mode=0o600)
         tokens.write_text("".join(f"{user.csv_line()}\n" for user in self._users.values()))
         etcd = self._launch("etcd", commands.etcd(self.binaries, self._ports, self.workdir / "etcd"))
-        server = self._launch(
-            "kube-apiserver",
-            commands.kube_apiserver(self.binaries, self._ports, self.tls, tokens=tokens, options=self._options),
-        )
+        command = commands.kube_apiserver(self.binaries, self._ports, self.tls, tokens=tokens, options=self._options)
+        server = self._launch("kube-apiserver", [*command, *audit.arguments(self.workdir)])
         etcd_api = Api(f"http://{HOST}:{self._ports.etcd}", self.ca)
         etcd.await_ready(etcd_api.probe("/health"), within_seconds=READY_SECONDS)
         server.await_ready(self.api.probe("/readyz"), within_seconds=READY_SECONDS)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import signal
+import sys
 import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,7 +16,7 @@ from e2e.fleet.process import Exit, IdleProcess, Launch, Process
 from e2e.fleet.vllm import FakeVllm, VllmOptions
 
 _VLLM_IMAGE = re.compile(r"(^|/)vllm-openai(:|@|$)")
-_PROCESS_IMAGE = re.compile(r"(^|/)process/")
+_PROCESS_IMAGE = re.compile(r"(?:^|/)process/([a-z0-9_]+)")
 ABSENT = "does-not-exist"
 
 
@@ -35,6 +36,8 @@ def start(launch: Launch, options: VllmOptions) -> Process:
 
 class RealProcess:
     """The container's command as a process of this machine, with ``POD_IP`` in its environment.
+
+    The entry point of an image ``process/NAME`` is ``python -m NAME``.
 
     ``TERMINATION_MESSAGE_PATH`` names a file whose content becomes the termination message.
     """
@@ -82,7 +85,7 @@ class RealProcess:
     async def _spawn(self, launch: Launch, extra: Mapping[str, str]) -> asyncio.subprocess.Process:
         environment = {**os.environ, **launch.env, "POD_IP": launch.address, **extra}
         return await asyncio.create_subprocess_exec(
-            *launch.command,
+            *(launch.command or _entry_point(launch.image)),
             *launch.args,
             env=environment,
             stdin=asyncio.subprocess.DEVNULL,
@@ -95,6 +98,11 @@ class RealProcess:
         if process.stdout is not None:
             async for line in process.stdout:
                 self._log.write(line.decode(errors="replace").rstrip("\n"))
+
+
+def _entry_point(image: str) -> tuple[str, ...]:
+    name = _PROCESS_IMAGE.search(image)
+    return (sys.executable, "-m", name[1]) if name else ()
 
 
 def _read(path: Path) -> str:

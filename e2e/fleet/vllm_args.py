@@ -164,7 +164,9 @@ def _add(parser: argparse.ArgumentParser, row: dict[str, Any]) -> None:
         parser.add_argument(*names, action="store_true", **options)
     else:
         action = {"action": "append"} if row["kind"] == "append" else {"nargs": row["nargs"]}
-        typed = {"type": _converter(row["type"]), "choices": row["choices"]}
+        convert, choices = _converter(row["type"]), row["choices"]
+        # Recorded as texts; the parser compares values.
+        typed: dict[str, Any] = {"type": convert, "choices": choices and [convert(choice) for choice in choices]}
         parser.add_argument(*names, **options, **action, **typed)
 
 

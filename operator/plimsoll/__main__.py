@@ -15,6 +15,7 @@ from typing import Final
 
 from plimsoll import handlers, metrics, probes
 from plimsoll.adapters.clock import SystemClock
+from plimsoll.adapters.inventory import InventoryFile
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.ports import CHILDREN, PODS
@@ -37,6 +38,7 @@ from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core.claims import lease_name
 from plimsoll.core.election import Timing
+from plimsoll.core.plan.inventory import InventoryError
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
 
@@ -65,7 +67,8 @@ class Operator:
 
     @classmethod
     async def create(cls, settings: Settings) -> "Operator":
-        """Connect the parts; raises CredentialsError when there are no credentials."""
+        """Connect the parts; raises CredentialsError without credentials, InventoryError for an unusable inventory."""
+        inventory = InventoryFile.opened(settings.inventory)
         configuration = await load_configuration(settings.kubeconfig)
         cluster = KubeCluster(configuration, settings.request_timeout_seconds, _count_write)
         clock, cache = SystemClock(), Cache()
@@ -76,7 +79,7 @@ class Operator:
         fenced = FencedCluster(cluster, elector.write_seconds)
         optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
         sweep.optional = optional.usable
-        planner = Planner(cluster, settings.namespace, clock.monotonic)
+        planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
         reconciler = Reconciler(cache, planner, Children(fenced, cache), reporter)
         others = partial(_lease, cluster)
@@ -213,7 +216,7 @@ def main() -> int:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
-    except CredentialsError as error:
+    except (CredentialsError, InventoryError) as error:
         log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from prometheus_client.metrics_core import Metric
 
+from plimsoll.core.plan.inventory import read_inventory
 from plimsoll.metrics import REGISTRY
 from plimsoll.settings import PREFIX, Settings
 from tests.chart.conftest import VALUES, Object, Render, one
@@ -19,7 +20,7 @@ from tools.kustomize import CHART, NAMESPACE, ROOT
 
 CASES = sorted(path.stem for path in VALUES.glob("*.yaml"))
 # Set by the chart from other values, or none of a pod's business.
-NOT_SETTINGS = {"PLIMSOLL_NAMESPACE", "PLIMSOLL_NAMESPACES"}
+NOT_SETTINGS = {"PLIMSOLL_NAMESPACE", "PLIMSOLL_NAMESPACES", "PLIMSOLL_INVENTORY"}
 HOW_TO_ADD = (
     "add settings.<camelCaseName> to charts/plimsoll/values.yaml and values.schema.json and to "
     "tests/chart/values/everything.yaml, then `make generate kustomize`"
@@ -75,6 +76,19 @@ def test_a_value_reaches_the_operator_as_it_was_written(render: Render) -> None:
     values = yaml.safe_load((VALUES / "everything.yaml").read_text())["settings"]
     read = {re.sub(r"_", "", field).lower(): value for field, value in vars(settings).items()}
     assert {name: read[name.lower()] for name in values} == values
+
+
+def test_an_inventory_reaches_the_operator_as_a_file(render: Render) -> None:
+    objects = render("everything")
+    written = next(found for found in objects if found["metadata"]["name"].endswith("-inventory"))
+    stock = read_inventory(yaml.safe_load(written["data"]["inventory.yaml"]))
+    assert (stock.gpu_budget, stock.of("NVIDIA-H100-80GB-HBM3").price) == (64, 2.95)
+    path = Path(environment(objects)["PLIMSOLL_INVENTORY"])
+    assert path.name in written["data"]
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(objects)["volumeMounts"]}
+    assert mounts["inventory"] == str(path.parent)
+    volumes = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "inventory", "configMap": {"name": written["metadata"]["name"]}} in volumes
 
 
 def test_the_charts_defaults_are_the_operators(render: Render) -> None:
@@ -266,6 +280,7 @@ def test_the_charts_limits_are_the_operators() -> None:
 def test_schema_and_defaults_have_the_same_values() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text())
     del schema["properties"]["global"], schema["properties"]["enabled"]
+    del schema["properties"]["inventory"]["properties"]  # nothing is in it by default
     assert leaves(yaml.safe_load((CHART / "values.yaml").read_text()), schema) == []
 
 

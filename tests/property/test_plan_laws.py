@@ -15,8 +15,9 @@ from plimsoll.api.parse import parse_service
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.cli.predict import Models
 from plimsoll.core import rows
-from plimsoll.core.plan.choose import Inventory, plan_service
+from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.extra_args import argv_flags
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.facts.engines import EngineVersion

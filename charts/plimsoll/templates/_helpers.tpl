@@ -42,6 +42,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - name: PLIMSOLL_NAMESPACES
   value: {{ join "," . | quote }}
 {{- end }}
+{{- if .Values.inventory }}
+- name: PLIMSOLL_INVENTORY
+  value: /etc/plimsoll/inventory/inventory.yaml
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 {{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
 - name: PLIMSOLL_{{ snakecase $name | upper }}

@@ -13,20 +13,21 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [plimsoll.dev]
   resources: [vllmservices/status]
   verbs: [patch]
-# blockOwnerDeletion in owner references asks for this where the admission plug-in checks it (OpenShift).
+# Owner references with blockOwnerDeletion ask for this where OwnerReferencesPermissionEnforcement is on (OpenShift).
 - apiGroups: [plimsoll.dev]
   resources: [vllmservices/finalizers]
   verbs: [update]
-# What a service owns. Deployments and Services go with their owner; only what may become superfluous is deleted.
+# What a service owns. It goes with its owner; the operator itself deletes only budgets and revisions, but where
+# OwnerReferencesPermissionEnforcement is on, only who may delete an object may put back its owner reference.
 - apiGroups: [apps]
   resources: [deployments]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [apps]
   resources: [controllerrevisions]
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [services]
-  verbs: [get, list, watch, create, patch]
+  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
@@ -46,10 +47,7 @@ After a change: `make kustomize`. No rule may name Secrets.
 
 {{- /* Only when it serves the whole cluster. */}}
 {{- define "plimsoll.rules.cluster" -}}
-# Kopf looks at namespaces and at which kinds are served, when it watches the whole cluster.
-- apiGroups: [""]
-  resources: [namespaces]
-  verbs: [list, watch]
+# Kopf looks at which kinds are served, when it watches the whole cluster.
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [list, watch]

@@ -21,6 +21,8 @@ _MESSAGES: Final = {
     "string_type": "must be text",
     "tuple_type": "must be a list",
     "model_type": "must be a group of fields",
+    "dict_type": "must be a group of fields",
+    "extra_forbidden": "unknown field",
     "literal_error": "must be {expected}",
     "greater_than": "must be more than {gt}",
     "greater_than_equal": "must be at least {ge}",
@@ -64,7 +66,12 @@ def parse_service(manifest: Mapping[str, Any]) -> VLLMService:
     try:
         return VLLMService.model_validate(manifest, by_alias=True, by_name=False)
     except ValidationError as error:
-        raise InvalidServiceError([_field_error(detail, manifest) for detail in error.errors()]) from None
+        raise InvalidServiceError(field_errors(error, manifest)) from None
+
+
+def field_errors(error: ValidationError, value: Any, model: type[APIModel] = VLLMService) -> list[FieldError]:  # noqa: ANN401
+    """What pydantic found in ``value``, in the words of somebody who writes YAML."""
+    return [_field_error(detail, value, model) for detail in error.errors()]
 
 
 def lint_service(manifest: Mapping[str, Any]) -> list[FieldError]:
@@ -96,31 +103,31 @@ def _nearest(key: str, fields: Mapping[str, FieldInfo]) -> str:
     return f"{meant} known here: {', '.join(fields)}"
 
 
-def _field_error(detail: ErrorDetails, manifest: Mapping[str, Any]) -> FieldError:
+def _field_error(detail: ErrorDetails, manifest: Any, model: type[APIModel]) -> FieldError:  # noqa: ANN401
     path: Path = detail["loc"]
     if detail["type"] == RULE_BROKEN:
         context = detail["ctx"]
         path = (*path, *context["field"].split(".")) if context["field"] else path
         return FieldError(_spelled(path), _value_at(manifest, path), context["message"])
     if detail["type"] == "missing":
-        return FieldError(_spelled(path), None, f"is required{_example(path)}")
+        return FieldError(_spelled(path), None, f"is required{_example(path, model)}")
     words = _MESSAGES.get(detail["type"])
     message = words.format(**detail.get("ctx", {})) if words else detail["msg"]
-    return FieldError(_spelled(path), detail["input"], f"{message}{_example(path)}")
+    return FieldError(_spelled(path), detail["input"], f"{message}{_example(path, model)}")
 
 
-def _example(path: Path) -> str:
+def _example(path: Path, model: type[APIModel]) -> str:
     """`, for example …` from the field's own examples."""
-    field = _field_at(path)
+    field = _field_at(path, model)
     return f", for example {field.examples[0]}" if field is not None and field.examples else ""
 
 
-def _field_at(path: Path) -> FieldInfo | None:
-    model: type[APIModel] | None = VLLMService
+def _field_at(path: Path, model: type[APIModel]) -> FieldInfo | None:
+    inner: type[APIModel] | None = model
     field = None
     for part in path:
-        field = _fields(model).get(str(part)) if model is not None else None
-        model = _model_of(field) if field is not None else None
+        field = _fields(inner).get(str(part)) if inner is not None else None
+        inner = _model_of(field) if field is not None else None
     return field
 
 

@@ -156,6 +156,12 @@ UNKNOWN_GPU: Final = Reason(
     "Nothing is known about this GPU product.",
     "Spell it as nodes do: `kubectl get nodes -L nvidia.com/gpu.product`.",
 )
+MIXED_NODES: Final = Reason(
+    "MixedNodes",
+    _REFUSED,
+    "Nodes of this GPU product also hold other GPUs, so that their label says too little to plan on.",
+    "Name another product, or let the operator's owner separate the nodes and drop mixedNodes from the inventory.",
+)
 UNKNOWN_ARCHITECTURE: Final = Reason(
     "UnknownArchitecture",
     _REFUSED,

@@ -12,6 +12,7 @@ from pydantic import AfterValidator, Field
 from pydantic.config import JsonDict
 
 from plimsoll.api import names
+from plimsoll.api.engine_features import KVOffloadSpec, LoRASpec, SpeculativeSpec
 from plimsoll.api.model import APIModel, Rule, unique
 from plimsoll.api.units import ByteQuantity, Duration
 from plimsoll.api.weights import ImageReference, ObjectName, WeightsSource
@@ -45,6 +46,14 @@ Tunables = Annotated[
 
 def _at_most(value: int | None, limit: int | None) -> bool:
     return value is None or limit is None or value <= limit
+
+
+def _longer(typical: int | None, long: int | None) -> bool:
+    return long is None or (typical is not None and typical <= long)
+
+
+def _longest_part_tokens(load: "LoadSpec | None") -> int:
+    return max(load.prompt_tokens_p95 or 0, load.output_tokens_p95 or 0) if load else 0
 
 
 def _typical_request_tokens(load: "LoadSpec | None") -> int:
@@ -94,6 +103,14 @@ class ModelSpec(APIModel):
         description=(
             "Serve text only: image, video and audio encoders of a multimodal model are left out, and their memory "
             "goes to the KV cache."
+        ),
+    )
+    rope_scaling: Literal["None", "YaRN"] | None = Field(
+        default=None,
+        description=(
+            "YaRN: contexts may go beyond what the model was trained for, its positions being stretched as far as "
+            "needed. All requests feel it: answers to short texts may be worse. Only where the model's positions allow "
+            "it. None, or left out: contextTokens above the model's limit is refused."
         ),
     )
     config_ref: ConfigRef | None = Field(
@@ -157,6 +174,18 @@ class LoadSpec(APIModel):
             holds=lambda load: _at_most(load.shared_prefix_tokens, load.prompt_tokens),
             field="sharedPrefixTokens",
         ),
+        Rule(
+            cel="!has(self.promptTokensP95) || (has(self.promptTokens) && self.promptTokens <= self.promptTokensP95)",
+            message="promptTokensP95 needs promptTokens beside it, and must not be less",
+            holds=lambda load: _longer(load.prompt_tokens, load.prompt_tokens_p95),
+            field="promptTokensP95",
+        ),
+        Rule(
+            cel="!has(self.outputTokensP95) || (has(self.outputTokens) && self.outputTokens <= self.outputTokensP95)",
+            message="outputTokensP95 needs outputTokens beside it, and must not be less",
+            holds=lambda load: _longer(load.output_tokens, load.output_tokens_p95),
+            field="outputTokensP95",
+        ),
     )
 
     concurrency: int | None = Field(
@@ -181,6 +210,20 @@ class LoadSpec(APIModel):
     )
     output_tokens: Tokens | None = Field(
         default=None, description="Tokens a typical request generates, reasoning included.", examples=[500]
+    )
+    prompt_tokens_p95: Tokens | None = Field(
+        default=None,
+        alias="promptTokensP95",
+        description=(
+            "Tokens that 95 % of prompts do not exceed. Left out: the head-room of every plan stands for longer ones."
+        ),
+        examples=[16000],
+    )
+    output_tokens_p95: Tokens | None = Field(
+        default=None,
+        alias="outputTokensP95",
+        description="Tokens that 95 % of requests generate at most.",
+        examples=[1500],
     )
     shared_prefix_tokens: int | None = Field(
         default=None,
@@ -262,7 +305,11 @@ class TuningSpec(APIModel):
     )
     allow: Tunables = Field(
         default=(),
-        description="Settings that mode Auto may change by itself; all others are only recommended. Left out: none.",
+        description=(
+            "Settings that mode Auto may change by itself; all others are only recommended. With KVCacheDtype, plans "
+            "may use fp8 KV from the start where that makes them possible or cheaper: a decision about quality. Left "
+            "out: none."
+        ),
     )
 
 
@@ -296,6 +343,11 @@ class EngineSpec(APIModel):
         max_length=64,
         strict=False,
         examples=[["--kv-cache-dtype=fp8", "--enable-auto-tool-choice"]],
+    )
+    lora: LoRASpec | None = Field(default=None, description="LoRA adapters. Left out: none.")
+    speculative: SpeculativeSpec | None = Field(default=None, description="Speculative decoding. Left out: none.")
+    kv_offload: KVOffloadSpec | None = Field(
+        default=None, description="A second tier of the KV cache in host memory. Left out: none."
     )
     security: Literal["Restricted", "Baseline"] | None = Field(
         default=None,
@@ -372,6 +424,16 @@ class VLLMServiceSpec(APIModel):
                 "a typical request must be servable"
             ),
             holds=lambda spec: _typical_request_tokens(spec.load) <= spec.context_tokens,
+            field="load",
+        ),
+        Rule(
+            cel=(
+                "!has(self.load) || "
+                "((!has(self.load.promptTokensP95) || self.load.promptTokensP95 < self.contextTokens) && "
+                "(!has(self.load.outputTokensP95) || self.load.outputTokensP95 < self.contextTokens))"
+            ),
+            message="load.promptTokensP95 and load.outputTokensP95 must be less than contextTokens",
+            holds=lambda spec: _longest_part_tokens(spec.load) < spec.context_tokens,
             field="load",
         ),
         Rule(

@@ -6,8 +6,8 @@ from typing import Any, Final, Literal
 
 from plimsoll.api import names
 from plimsoll.cli.fleets import Fleet, fleet_of
+from plimsoll.cli.inventory import Prices
 from plimsoll.cli.planning import Planned
-from plimsoll.cli.prices import Prices
 from plimsoll.core.drift import differs
 from plimsoll.core.plan.result import Refusal
 

@@ -8,9 +8,9 @@ import typer
 
 from plimsoll.cli.changes import ServiceDiff, compare
 from plimsoll.cli.diff_text import as_json, markdown, table
+from plimsoll.cli.inventory import InventoryOption, PriceOption, given_inventory, prices_of
 from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit
 from plimsoll.cli.planning import Batch, ModelConfigOption, Planned, given_config, plan_files
-from plimsoll.cli.prices import PriceOption, read_prices
 
 NAMES_SHOWN: Final = 5
 
@@ -31,6 +31,7 @@ def diff(
     old: Side,
     new: Side,
     model_config: ModelConfigOption = None,
+    inventory: InventoryOption = None,
     price: PriceOption = None,
     output: Annotated[Form, typer.Option("--output", "-o", help="How to print the result.")] = Form.TABLE,
 ) -> None:
@@ -48,18 +49,18 @@ def diff(
     Exit code 0: nothing differs. 1: something does. 2: something could not be read; what is known of both sides is
     compared all the same.
     """
-    prices, config = read_prices(price), given_config(model_config)
+    config, stocks = given_config(model_config), given_inventory(inventory, price)
     if old == new == "-":
         complain("- stands for stdin and can be only one of the two sides")
         raise typer.Exit(BAD_INPUT)
-    before, after = plan_files([old], config, prices), plan_files([new], config, prices)
+    before, after = plan_files([old], config, stocks), plan_files([new], config, stocks)
     bad = [*_bad(before), *_bad(after)]
     for message in bad:
         complain(message)
     if before.empty and after.empty:
         complain(f"no VLLMService in {old} or {new}")
         raise typer.Exit(BAD_INPUT)
-    found = compare(_comparable(before, after, new), _comparable(after, before, old), prices)
+    found = compare(_comparable(before, after, new), _comparable(after, before, old), prices_of(stocks))
     if found or not bad:
         _print(found, output)
     if bad:

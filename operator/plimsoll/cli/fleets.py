@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from plimsoll.cli.inventory import Prices
 from plimsoll.cli.planning import Planned
-from plimsoll.cli.prices import Prices
 from plimsoll.core.plan.extra_args import BadFlagError, argv_flags
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.plan.words import LATENCIES, milliseconds

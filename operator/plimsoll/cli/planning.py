@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -15,14 +15,15 @@ from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.cli.documents import ConfigMap, Document, read_documents
 from plimsoll.cli.hub import HubError, hub_config
 from plimsoll.cli.output import BAD_INPUT, complain
-from plimsoll.cli.prices import Prices
 from plimsoll.cli.sources import Bad
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.configmaps import UnreadableError, files_of, referenced
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal, to_json
-from plimsoll.core.plan.wish import Inventory
 from plimsoll.core.request import minimum_replicas
+
+_NOTHING_KNOWN: Final = Inventory()
 
 ModelConfigOption = Annotated[
     Path | None,
@@ -78,10 +79,13 @@ class Sources:
 
 
 def plan_files(
-    files: Iterable[str], given: ModelConfig | None = None, prices: Prices | None = None, *, hub: bool = False
+    files: Iterable[str],
+    given: ModelConfig | None = None,
+    inventory: Inventory = _NOTHING_KNOWN,
+    *,
+    hub: bool = False,
 ) -> Batch:
     """Plan every service of the files and folders; ``given`` replaces the catalogue's configuration."""
-    inventory = Inventory(prices=prices or {})
     found = list(read_documents(files))
     config_maps = {(f.namespace, f.name): f for f in found if isinstance(f, ConfigMap)}
     sources = Sources(given, config_maps, hub)

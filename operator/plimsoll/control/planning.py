@@ -7,7 +7,7 @@ catalogue. A source that is named but unreadable is an error of its own, never a
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from plimsoll.adapters.ports import (
@@ -21,8 +21,10 @@ from plimsoll.adapters.ports import (
 from plimsoll.api import names, reasons
 from plimsoll.api.v1alpha1 import ConfigRef
 from plimsoll.core.drift import digest
+from plimsoll.core.plan.asked import draft_name
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.request import Request
 from plimsoll.core.rollout import Outcome, Unavailable
@@ -40,6 +42,8 @@ class Planner:
     cluster: Cluster
     namespace: str
     monotonic: Callable[[], float]
+    inventory: Callable[[], Inventory] = Inventory
+    _inventory: Inventory = field(default_factory=Inventory)
     _plans: OrderedDict[str, Outcome] = field(default_factory=OrderedDict)
     _catalogue: Files = field(default_factory=dict)
     _catalogue_until: float = float("-inf")
@@ -50,23 +54,35 @@ class Planner:
             config = await self._config(request)
         except UnreadableError as error:
             return Unavailable(reasons.CATALOGUE_UNREADABLE.name, str(error))
-        seen = (config.origin, config.config, config.quant_config) if config else ()
-        # Scaling and replicas are no part of the fingerprint, but bound how many replicas a plan may count on.
-        bounds = (request.spec.scaling.model_dump(), request.spec.replicas)
+        seen = [(c.origin, c.config, c.quant_config) for c in (config, config and config.draft) if c]
+        # No part of the fingerprint, but of what a plan may count on: bounds of replicas, leave to take fp8 KV.
+        bounds = (request.spec.scaling.model_dump(), request.spec.replicas, request.spec.tuning.model_dump())
+        self._forget_plans_of_another_inventory()
         key = digest([request.fingerprint, *bounds, *seen])
         if key not in self._plans:
-            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config)
+            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, self._inventory)
             while len(self._plans) > REMEMBERED_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
         return self._plans[key]
 
+    def _forget_plans_of_another_inventory(self) -> None:
+        """Another price or budget is a reason to plan anew; running plans stay until somebody accepts what it says."""
+        now = self.inventory()
+        if now != self._inventory:
+            self._inventory = now
+            self._plans.clear()
+
     async def _config(self, request: Request) -> ModelConfig | None:
         model = request.spec.model
         if model.config_ref:
-            return await self._referenced(request.namespace, model.config_ref)
-        found = catalogued(await self._operator_catalogue(), model.id)
-        return found or bundled_config(model.id)
+            found: ModelConfig | None = await self._referenced(request.namespace, model.config_ref)
+        else:
+            found = catalogued(await self._operator_catalogue(), model.id) or bundled_config(model.id)
+        draft = draft_name(request.spec)
+        if found is None or draft is None:
+            return found
+        return replace(found, draft=catalogued(await self._operator_catalogue(), draft))
 
     async def _referenced(self, namespace: str, ref: ConfigRef) -> ModelConfig:
         where = f"ConfigMap {namespace}/{ref.name}"

@@ -33,16 +33,23 @@ Argument = tuple[str, ...]
 
 
 def engine_args(
-    start: EngineStart, demand: Demand, model_id: str, extra_args: Sequence[str] = (), *, drain_seconds: int
+    start: EngineStart,
+    demand: Demand,
+    model_id: str,
+    extra_args: Sequence[str] = (),
+    *,
+    features: Sequence[str] = (),
+    drain_seconds: int,
 ) -> tuple[str, ...]:
     """Arguments after the model's name, in a fixed order; the user's own replace ours of the same flag.
 
-    ``drain_seconds``: how long requests in flight may go on after SIGTERM.
+    ``features`` are those that fields of the spec stand for. ``drain_seconds``: how long requests in flight may go on
+    after SIGTERM.
     """
     theirs = {_dest(name) for name in argv_flags(extra_args, start.options.version)}
     ours = (*_ours(start, demand, model_id), *_draining(start.options.version, drain_seconds))
     kept = (argument for argument in ours if _dest(argument[0]) not in theirs)
-    return (*(word for argument in kept for word in argument), *extra_args)
+    return (*(word for argument in kept for word in argument), *features, *extra_args)
 
 
 def _dest(name: str) -> str:

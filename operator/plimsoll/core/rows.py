@@ -21,6 +21,7 @@ from plimsoll.core.predict import (
     predict,
 )
 from plimsoll.core.serve_flags import ServeFlags, read_serve_flags
+from plimsoll.core.speculation import Drafting, SpeculationError, read_speculation
 from plimsoll.facts import gpus
 from plimsoll.facts.engines import NEWEST, NEWEST_RELEASE, OLDEST_RELEASE, EngineVersion
 from plimsoll.facts.gpus import GPU
@@ -123,7 +124,8 @@ def _answer(row: object, source: ModelSource) -> dict[str, Any]:
     try:
         flags = read_serve_flags(_object(fields, "flags") or {}, version)
         device = _device(fields, needs_memory=available is None and "kv_cache_memory_bytes" not in flags.memory)
-        start = _start(fields, flags, version, device, source)
+        drafting = _speculation(flags.speculative, source)
+        start = _start(fields, flags, version, device, source, drafting.speculation)
     except Refusal as refusal:
         found = Prediction("refused", "refused", refusal.reason, refusal.message)
         return _output(fields.get("id"), found, notes)
@@ -135,7 +137,7 @@ def _answer(row: object, source: ModelSource) -> dict[str, Any]:
         load=_load(fields),
         accepted_tokens_per_step=_number(fields, "accepted_tokens_per_step"),
     )
-    return _output(fields.get("id"), found, notes)
+    return _output(fields.get("id"), found, (*notes, *drafting.notes))
 
 
 def _fields(row: object) -> Mapping[str, Any]:
@@ -239,7 +241,12 @@ def _with_memory(gpu: GPU, name: str, size: int) -> GPU:
 
 
 def _start(
-    fields: Mapping[str, Any], flags: ServeFlags, version: EngineVersion, device: GPU | str, source: ModelSource
+    fields: Mapping[str, Any],
+    flags: ServeFlags,
+    version: EngineVersion,
+    device: GPU | str,
+    source: ModelSource,
+    speculation: Speculation | None,
 ) -> EngineStart:
     request = ModelRequest(
         model=_text(fields, "model"),
@@ -255,7 +262,7 @@ def _start(
     options = EngineOptions(
         device="cpu" if isinstance(device, str) else device,
         version=version,
-        speculation=_speculation(flags.speculative, source),
+        speculation=speculation,
         **settings,
     )
     return EngineStart(facts, options, MemoryFlags(**flags.memory))
@@ -269,23 +276,23 @@ def _portable(options: Mapping[str, Any], device: GPU | str) -> dict[str, Any]:
     return dict(options)
 
 
-def _speculation(written: Mapping[str, Any], source: ModelSource) -> Speculation | None:
-    """Speculative decoding; a draft that no source knows costs nothing in the estimate."""
-    if not written:
-        return None
-    tokens, model = written.get("num_speculative_tokens", 1), written.get("model")
-    if isinstance(tokens, bool) or not isinstance(tokens, int) or not 1 <= tokens <= 1024:  # noqa: PLR2004
-        raise BadRowError(f"flags.speculative_config.num_speculative_tokens: {tokens!r} is not a number from 1 to 1024")
-    draft = None
-    if isinstance(model, str):
+def _speculation(written: Mapping[str, Any], source: ModelSource) -> Drafting:
+    """Speculative decoding; a draft model that no source knows costs nothing in the estimate, which says so."""
+
+    def find(name: str) -> ModelFacts | None:
         try:
-            draft = source(ModelRequest(model, None, None, None, {}))
+            return source(ModelRequest(name, None, None, None, {}))
         except (UnknownModelError, UnknownArchitecture, ModelConfigError):
-            draft = None
-    method = written.get("method")
-    if method is not None and not isinstance(method, str):
-        raise BadRowError(f"flags.speculative_config.method: {method!r} is not a word")
-    return Speculation(method or ("draft_model" if draft else "mtp"), tokens, draft)
+            return None
+
+    try:
+        found = read_speculation(written, find)
+    except SpeculationError as error:
+        raise BadRowError(f"flags.speculative_config.{error}") from error
+    if found.unknown:
+        note = f"speculation: nothing is known of {found.unknown}: its weights and cache are not counted"
+        return replace(found, notes=(*found.notes, note))
+    return found
 
 
 def _load(fields: Mapping[str, Any]) -> Load | None:

@@ -29,6 +29,13 @@ _ALIASES: Final[Mapping[str, str]] = {
 }
 
 
+_GROUPS_SINCE: Final = 21
+"""First release whose connectors keep the groups of the hybrid KV manager."""
+_GROUP_AWARE: Final = frozenset(
+    {"OffloadingConnector", "SimpleCPUOffloadConnector", "NixlConnector", "MooncakeConnector", "LMCacheMPConnector"}
+)
+
+
 @dataclass(frozen=True)
 class ServeFlags:
     """What the flags set, by field of ``EngineOptions`` and ``MemoryFlags``; the rest as read."""
@@ -65,10 +72,21 @@ def read_serve_flags(flags: Mapping[str, Any], version: EngineVersion) -> ServeF
     else:
         memory.pop("max_loras", None)
     memory |= rest.pop("compilation", {})
+    if _gives_up_groups(rest, version):
+        options.setdefault("disable_hybrid_manager", True)
     environment = {name: str(value) for name, value in flags.items() if name.isupper()}
     if environment:
         options |= _from_environment(environment)
     return ServeFlags(options, memory, rest.get("hf_overrides", {}), _speculative(rest))
+
+
+def _gives_up_groups(rest: Mapping[str, Any], version: EngineVersion) -> bool:
+    """Whether a KV connector turns the hybrid manager off: any did up to 0.20, later only those without support.
+
+    Source: vLLM ``config/vllm.py``, pull request 41847; connectors' classes with ``SupportsHMA``.
+    """
+    connector = rest.get("kv_connector") or ("OffloadingConnector" if rest.get("kv_offloading") else None)
+    return connector is not None and (not version.at_least(_GROUPS_SINCE) or connector not in _GROUP_AWARE)
 
 
 def _nested(flags: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -214,6 +232,11 @@ def _compilation(name: str, value: object) -> dict[str, Any]:
     return found
 
 
+def _connector(name: str, value: object) -> str | None:
+    found = _object(name, value).get("kv_connector")
+    return found if isinstance(found, str) else None
+
+
 def _is_data(_name: str, value: object) -> bool:
     return value == "data"
 
@@ -298,6 +321,8 @@ _REST: Final[Mapping[str, tuple[str, _Reader]]] = {
     "limit_mm_per_prompt": ("no_images", _no_images),
     "compilation_config": ("compilation", _compilation),
     "optimization_level": ("compilation", _compilation),
+    "kv_offloading_size": ("kv_offloading", _real),
+    "kv_transfer_config": ("kv_connector", _connector),
     "runner": ("pooling_task", _is_pooling),
     "task": ("pooling_task", _is_pooling),
 }

@@ -71,6 +71,12 @@ def find(name_or_label: str) -> GPU | None:
     return _slice(gpu, int(slice_of["compute"]), int(slice_of["memory"])) if slice_of else gpu
 
 
+def node_label(name: str) -> str:
+    """The node label that a product's name means: as written where it is one, since it may say SHARED or MIG."""
+    gpu = find(name)
+    return name if gpu is None or name.lower().startswith(gpu.label.lower()) else gpu.label
+
+
 def nearest(name: str) -> tuple[str, ...]:
     """Up to three known product labels that read most like ``name``, for an error message."""
     labels = {_fold(label): label for label in names()}

@@ -28,11 +28,14 @@ def field(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
                 optional={name: made[name] for name in made if name not in required},
             )
         case {"type": "array", "items": items, "x-kubernetes-list-type": kind}:
-            return st.lists(field(items), min_size=schema.get("minItems", 0), max_size=3, unique=kind == "set")
+            keys = schema.get("x-kubernetes-list-map-keys")
+            unlike = (lambda item: tuple(item[key] for key in keys)) if keys else (lambda item: item)
+            unique_by = None if kind == "atomic" else unlike
+            return st.lists(field(items), min_size=schema.get("minItems", 0), max_size=3, unique_by=unique_by)
         case {"type": "boolean"}:
             return st.booleans()
         case {"type": "number", "maximum": high}:
-            return st.floats(0.001, high)
+            return st.floats(max(0.001, schema.get("minimum", 0)), high)
         case {"type": "integer", "minimum": low, "maximum": high}:
             return st.sampled_from((low, low + 1, low + 7, high)) | st.integers(low, high)
         case {"pattern": pattern, "maxLength": longest}:

@@ -46,7 +46,7 @@ def test_every_node_is_structural_and_bounded(at: str, node: dict[str, Any]) -> 
         case "array":
             assert "maxItems" in node, "a list without a limit"
             assert node["x-kubernetes-list-type"] in {"atomic", "set", "map"}
-        case "integer" | "number" if at.startswith("spec"):
+        case "integer" | "number" if at.startswith("spec") and "enum" not in node:
             assert {"minimum", "maximum"} <= node.keys(), "a number without a limit"
         case "object":
             assert node["properties"]
@@ -85,6 +85,8 @@ def test_only_constants_are_schema_defaults() -> None:
         "spec.scaling.minReplicas": 1,
         "spec.tuning": {},
         "spec.tuning.mode": "Recommend",
+        "spec.engine.lora.maxLoras": 1,
+        "spec.engine.lora.maxRank": 16,
         "spec.replicas": 1,
         "spec.mode": "Act",
     }

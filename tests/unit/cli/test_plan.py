@@ -218,3 +218,24 @@ def test_plan_loads_neither_a_cluster_client_nor_rich() -> None:
         [sys.executable, "-c", program], input=written(service()), capture_output=True, text=True, check=True
     )
     assert done.stderr.strip() == "[]"
+
+
+def test_an_inventory_sets_prices_nodes_and_budgets(tmp_path: Path) -> None:
+    products = ["NVIDIA-L40S", H100]
+    (tmp_path / "service.yaml").write_text(written(service(hardware={"gpus": products})))
+    (tmp_path / "inventory.yaml").write_text(f"products: {{NVIDIA-L40S: {{price: 3}}, {H100}: {{price: 2}}}}")
+    asked = ["plan", str(tmp_path / "service.yaml"), "-o", "json"]
+    chosen = json.loads(CliRunner().invoke(app, asked).stdout)["choice"]["gpu"]
+    options = ["--inventory", str(tmp_path / "inventory.yaml")]
+    priced = json.loads(CliRunner().invoke(app, [*asked, *options]).stdout)["choice"]["gpu"]
+    single = json.loads(CliRunner().invoke(app, [*asked, *options, "--price", f"{H100}=4"]).stdout)["choice"]["gpu"]
+    assert (chosen, priced, single) == ("NVIDIA-L40S", H100, "NVIDIA-L40S")
+
+
+def test_an_inventory_that_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
+    (tmp_path / "service.yaml").write_text(written(service()))
+    (tmp_path / "inventory.yaml").write_text("products: {L4: {prize: 3}}")
+    asked = ["plan", str(tmp_path / "service.yaml"), "--inventory", str(tmp_path / "inventory.yaml")]
+    result = CliRunner().invoke(app, asked)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "inventory.yaml: products.L4.prize: 3: unknown field" in result.stderr

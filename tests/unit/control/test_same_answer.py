@@ -14,6 +14,7 @@ from plimsoll.api import status
 from plimsoll.cli.main import app
 from plimsoll.control.planning import Planner
 from plimsoll.core import rollout
+from plimsoll.core.plan.inventory import Inventory, Stock
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import read_request
 
@@ -91,3 +92,20 @@ async def test_replicas_over_several_nodes_are_not_rolled_out() -> None:
     assert target.revision is None
     assert target.refusal is not None
     assert target.refusal.reason == "SeveralNodes"
+
+
+async def test_a_changed_price_is_reported_and_restarts_nothing() -> None:
+    products = ["NVIDIA-L40S", "NVIDIA-H100-80GB-HBM3"]
+    spec = {"model": {"id": "Qwen/Qwen3-8B"}, "hardware": {"gpus": products}, "contextTokens": 8192}
+    request = read_request(_object({"metadata": {"name": "chat"}, "spec": spec}))
+    cheap, dear = (Inventory({products[0]: Stock(price=price), products[1]: Stock(price=2.0)}) for price in (1.0, 3.0))
+    stocks = [cheap, cheap, dear]
+    planner = Planner(Shelf([]), "plimsoll-system", lambda: 0.0, lambda: stocks.pop(0))  # type: ignore[arg-type]
+    before, same, after = [await planner.plan(request) for _ in range(3)]
+    assert same is before
+    running = rollout.choose_target(request, before, []).revision
+    assert running is not None
+    target = rollout.choose_target(request, after, [running])
+    assert target.revision is running
+    assert target.update is not None
+    assert "gpu: NVIDIA-L40S -> NVIDIA-H100-80GB-HBM3" in target.update.message

@@ -113,6 +113,8 @@ def draft_layers(facts: ModelFacts, options: EngineOptions) -> tuple[Layer, ...]
         return ()
     if speculation.draft is not None:
         return speculation.draft.layers
+    if speculation.like_target:
+        return facts.draft_layers[:1]
     return facts.draft_layers if speculation.method == "mtp" else ()
 
 

@@ -22,11 +22,15 @@ _EAGLE_LIKE: Final = frozenset({"eagle", "eagle3", "mtp", "dflash", "dspark"})
 
 @dataclass(frozen=True, slots=True)
 class Speculation:
-    """Speculative decoding: the method, tokens a step, and the draft model where it is one of its own."""
+    """Speculative decoding: the method, tokens a step, and the draft model where it is one of its own.
+
+    ``like_target``: of the draft is known only that it is a head, taken for one of the target's own layers.
+    """
 
     method: str
     tokens: int
     draft: ModelFacts | None = None
+    like_target: bool = False
 
     @property
     def eagle_like(self) -> bool:

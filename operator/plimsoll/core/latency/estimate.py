@@ -102,7 +102,7 @@ def _drafter(
     if speculation.draft is not None:
         alone = replace(options, speculation=None, max_model_len=None)
         return replace(target, work=read_work(speculation.draft, alone, MemoryFlags(), gpu))
-    if speculation.method == "mtp" and facts.draft_layers:
+    if (speculation.method == "mtp" or speculation.like_target) and facts.draft_layers:
         return replace(target, work=read_predictor_work(facts, options, flags, gpu))
     return None
 

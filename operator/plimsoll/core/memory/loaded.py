@@ -103,18 +103,25 @@ def _rank_bytes(weights: Weights, facts: ModelFacts, options: EngineOptions, ran
 
 def _beside(weights: Weights, facts: ModelFacts, options: EngineOptions, flags: MemoryFlags, ranks: Ranks) -> int:
     """Drafts and adapters, which live on the last stage or on each."""
-    size = _adapter_bytes(facts, options, flags)
+    size = adapter_bytes(facts, options, flags)
     speculation = options.speculation
     if speculation is None:
         return size
     if speculation.draft is not None:
         draft = _read(speculation.draft, None, options)[0]
         return size + draft.bytes_on(ranks, options.capability)
+    if speculation.like_target:
+        return size + total_bytes(weights.draft, ranks, options.capability) + _vocabularies_bytes(facts, options)
     modules = max(1, facts.draft_modules) if speculation.method == "mtp" else 0
     return size + modules * total_bytes(weights.draft, ranks, options.capability)
 
 
-def _adapter_bytes(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> int:
+def _vocabularies_bytes(facts: ModelFacts, options: EngineOptions) -> int:
+    """Embeddings and output matrix of a head that shares neither with its target, in half precision."""
+    return 2 * 2 * facts.dims.vocab_size * facts.dims.hidden_size // options.tensor_parallel
+
+
+def adapter_bytes(facts: ModelFacts, options: EngineOptions, flags: MemoryFlags) -> int:
     """LoRA slots: two thin matrices beside each linear one, about 14 hidden sizes a layer on both sides together."""
     if not flags.max_loras:
         return 0

@@ -12,13 +12,12 @@ from plimsoll.api import reasons
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.plan.explain import MOST_REJECTED, bounded, plan_of, rejections
 from plimsoll.core.plan.fit import Failed
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig
-from plimsoll.core.plan.nearest import nearest_changes, shorter_context
-from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.plan.nearest import nearest_changes, within_the_model
+from plimsoll.core.plan.result import Plan, Refusal, RefusedError
 from plimsoll.core.plan.search import Candidate, polished, search
-from plimsoll.core.plan.wish import Inventory, RefusedError, Wish, resolve_wish
-
-__all__ = ["Inventory", "plan_service"]
+from plimsoll.core.plan.wish import Wish, resolve_wish
 
 _ABOUT_DIVISORS: Final = frozenset({reasons.HEADS_NOT_DIVISIBLE.name})
 LONGEST_MESSAGE: Final = 2000
@@ -46,18 +45,20 @@ def _check_model_limit(wish: Wish) -> None:
     limit, asked = wish.facts.max_model_len, wish.context_tokens
     if asked <= limit or wish.facts.limit_is_assumed:
         return
+    nearest = within_the_model(wish, limit)
+    ways = f"; would fit: {' or '.join(change.change for change in nearest)}" if nearest else ""
     message = (
         f"spec.contextTokens: {asked} is above the {limit} tokens that {wish.spec.model.id} allows "
-        f"({wish.config.origin}); ask for {limit} or less"
+        f"({wish.config.origin}); ask for {limit} or less{ways}"
     )
-    raise RefusedError(reasons.MAX_MODEL_LEN_ABOVE_MODEL, message, nearest=shorter_context(wish, limit))
+    raise RefusedError(reasons.MAX_MODEL_LEN_ABOVE_MODEL.name, message, nearest=nearest)
 
 
 def _as_asked(wish: Wish, best: Candidate) -> Candidate:
     """Where somebody else sets the replicas, the plan is judged with theirs, as far as ``maxGPUs`` allows."""
     if wish.spec.scaling.mode == "Auto":
         return best
-    replicas = max(1, min(wish.spec.replicas, wish.most_replicas(best.engine.shape.gpus)))
+    replicas = max(1, min(wish.spec.replicas, wish.most_replicas(best.engine.shape)))
     serving = best.service.serve(replicas)
     return replace(best, serving=serving, cost=best.cost / best.serving.replicas * replicas)
 
@@ -68,15 +69,19 @@ def _refusal(wish: Wish, failed: Sequence[Failed]) -> Refusal:
     nearest = nearest_changes(wish, failed)
     ways = " or ".join(change.change for change in nearest)
     hint = f"would fit: {ways}" if ways else "use fewer contextTokens, a larger GPU, more GPUs or a quantised model"
-    shown = tuple(each.rejected for each in failed[:MOST_REJECTED])
+    shown = (*(each.rejected for each in failed), *wish.excluded)[:MOST_REJECTED]
     return Refusal(closest.reason, f"{closest.message}; {hint}", nearest=nearest, rejected=shown)
 
 
 def _closest(failed: Sequence[Failed]) -> Failed:
-    """Of those within the budget the one that holds the longest context, else the last that failed for memory."""
+    """Of those within the budget the one that holds the longest context, else the last that failed for memory; where
+    none is within it, the smallest.
+    """
     within = [each for each in failed if each.rejected.reason != reasons.MAX_GPUS_EXCEEDED.name]
     divided = [each for each in within if each.rejected.reason not in _ABOUT_DIVISORS]
-    usable = divided or within or list(failed)
+    usable = divided or within
+    if not usable:
+        return min(failed, key=lambda each: each.gpus_needed)
     return max(reversed(usable), key=lambda each: each.context_that_fits)
 
 

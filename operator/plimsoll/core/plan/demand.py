@@ -14,7 +14,11 @@ DEFAULT_PERCENTILE: Final = 95
 
 @dataclass(frozen=True)
 class Demand:
-    """Traffic of the whole service and its latency targets (seconds); ``given`` says whether the spec has a load."""
+    """Traffic of the whole service and its latency targets (seconds); ``given`` says whether the spec has a load.
+
+    ``long_…`` are lengths that 95 % do not exceed, where somebody said so; ``tokens_per_step`` what a step yields for a
+    request: more than one under speculative decoding, when somebody measured it.
+    """
 
     prompt_tokens: int
     output_tokens: int
@@ -24,6 +28,9 @@ class Demand:
     ttft_seconds: float | None = None
     itl_seconds: float | None = None
     percentile: int = DEFAULT_PERCENTILE
+    long_prompt_tokens: int | None = None
+    long_output_tokens: int | None = None
+    tokens_per_step: float = 1.0
     assumptions: tuple[str, ...] = ()
 
     @property
@@ -50,6 +57,9 @@ def read_demand(spec: VLLMServiceSpec) -> Demand:
         ttft_seconds=duration_seconds(slo.ttft) if slo.ttft else None,
         itl_seconds=duration_seconds(slo.itl) if slo.itl else None,
         percentile=slo.percentile,
+        long_prompt_tokens=load.prompt_tokens_p95,
+        long_output_tokens=load.output_tokens_p95,
+        tokens_per_step=(spec.engine.speculative and spec.engine.speculative.accepted_tokens_per_step) or 1.0,
         assumptions=_assumptions(load, prompt, output),
     )
 

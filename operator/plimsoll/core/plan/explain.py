@@ -7,11 +7,12 @@ from typing import Final
 
 from plimsoll.core.flags import engine_args
 from plimsoll.core.kv import Capacity
-from plimsoll.core.plan.fit import Engine, Failed, gib
+from plimsoll.core.plan.fit import Engine, gib
 from plimsoll.core.plan.pods import about_pods, drain_of, host_of, startup_of
 from plimsoll.core.plan.result import Answer, Choice, KVBudget, Plan, Range, Rejected, to_json
 from plimsoll.core.plan.search import Candidate, Found, objective, why_not
 from plimsoll.core.plan.serving import FULLEST_POOL, Serving, request_blocks
+from plimsoll.core.plan.shapes import Shape
 from plimsoll.core.plan.wish import Wish
 
 MOST_REJECTED: Final = 8
@@ -38,6 +39,7 @@ def plan_of(wish: Wish, best: Candidate, rejected: tuple[Rejected, ...]) -> Plan
                 wish.demand,
                 wish.spec.model.id,
                 wish.spec.engine.extra_args,
+                features=wish.features,
                 drain_seconds=end.timeout_seconds,
             ),
             tensor_parallel=shape.tensor_parallel,
@@ -70,7 +72,7 @@ def rejections(wish: Wish, best: Candidate, found: Found) -> tuple[Rejected, ...
     for skipped in found.skipped:
         message = f"at least {skipped.gpus} GPUs, cost {skipped.cost:.5g} against {best.cost:.5g}"
         others.append(Rejected(_short(str(skipped.shape)), "Costlier", message))
-    failed = [_failed(each) for each in found.failed]
+    failed = [*(_failed(each.rejected) for each in found.failed), *map(_failed, wish.excluded)]
     half = MOST_REJECTED // 2
     kept = others[: max(half, MOST_REJECTED - len(failed))]
     return (*kept, *failed[: MOST_REJECTED - len(kept)])
@@ -86,8 +88,7 @@ def bounded(plan: Plan) -> Plan:
     return plan
 
 
-def _failed(each: Failed) -> Rejected:
-    found = each.rejected
+def _failed(found: Rejected) -> Rejected:
     return Rejected(_short(found.choice), found.reason, _short(found.message))
 
 
@@ -132,6 +133,8 @@ def _notes(wish: Wish, best: Candidate) -> Iterator[str]:
         yield _what_limits(wish, serving)
     yield from _about_latency(wish, best)
     yield from _about_scaling(wish)
+    yield from _about_speculation(wish)
+    yield from _about_inventory(wish, engine.shape)
     yield from _about_shape(engine)
     yield from _about_knobs(engine)
     yield from engine.memory.assumptions
@@ -139,8 +142,7 @@ def _notes(wish: Wish, best: Candidate) -> Iterator[str]:
 
 
 def _why(wish: Wish, best: Candidate) -> str:
-    priced = all(label in wish.inventory.prices for _, label in wish.products)
-    unit = "the price table" if priced else "GPUs weighted by their memory in GiB, as there is no price table"
+    unit = "the price table" if wish.priced else "GPUs weighted by their memory in GiB, as there is no price table"
     rule = {
         "Latency": "the fastest for a typical request",
         "Throughput": "the most output tokens for its cost",
@@ -194,6 +196,27 @@ def _about_scaling(wish: Wish) -> Iterator[str]:
         yield f"replicas: set by spec.replicas (scaling.mode {mode}), within maxGPUs"
 
 
+def _about_speculation(wish: Wish) -> Iterator[str]:
+    """What a draft costs is in the arithmetic; what it gains depends on how often it is right."""
+    speculation = wish.speculation
+    if speculation is None:
+        return
+    yields = wish.demand.tokens_per_step
+    counted = f"{yields:g} counted" if yields > 1 else "1 counted until acceptedTokensPerStep is measured"
+    yield f"speculation: {speculation.tokens} tokens drafted a step by {speculation.method}, {counted}"
+    if speculation.method == "mtp" and not wish.facts.draft_modules:
+        yield "speculation: config.json declares no predictor module: one is counted"
+
+
+def _about_inventory(wish: Wish, shape: Shape) -> Iterator[str]:
+    """What the operator's owner says of the product."""
+    stock = wish.inventory.of(shape.label)
+    if stock.memory_bytes is not None:
+        yield f"inventory: {shape.label} has {gib(stock.memory_bytes)} here"
+    if stock.reserve_bytes:
+        yield f"inventory: {gib(stock.reserve_bytes)} of each {shape.label} are kept for others"
+
+
 def _about_shape(engine: Engine) -> Iterator[str]:
     shape = engine.shape
     if shape.pipeline_parallel > 1:
@@ -210,6 +233,8 @@ def _about_shape(engine: Engine) -> Iterator[str]:
 
 def _about_knobs(engine: Engine) -> Iterator[str]:
     knobs, memory = engine.knobs, engine.memory
+    if knobs.kv_dtype != "auto":
+        yield f"kv: {knobs.kv_dtype} cache, as tuning.allow permits (KVCacheDtype): compare answers with those without"
     if knobs.turned:
         yield (
             f"flags: not the engine's defaults, which do not fit: {knobs.batched_tokens} tokens a step, utilisation "

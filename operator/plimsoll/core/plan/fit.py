@@ -4,6 +4,7 @@ What the planner may turn when the engine's defaults do not fit, in this order: 
 device's memory. What the user set is never turned.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -54,6 +55,7 @@ class Knobs:
     batched_tokens: int
     utilisation: float | None
     sequences: int
+    kv_dtype: str = "auto"
     turned: int = 0
 
 
@@ -68,6 +70,9 @@ class Engine:
     memory: MemoryBudget
     low: Capacity
     mid: Capacity
+
+    def __str__(self) -> str:
+        return named(self.shape, self.knobs.kv_dtype)
 
     @property
     def utilisation(self) -> float:
@@ -86,21 +91,26 @@ class Failed:
     gpus_needed: int = 0
 
 
-def fit(wish: Wish, shape: Shape) -> Engine | Failed:
+def named(shape: Shape, kv_dtype: str) -> str:
+    """A shape and the KV dtype that was chosen for it, in short."""
+    return str(shape) if kv_dtype == "auto" else f"{shape}, {kv_dtype} KV"
+
+
+def fit(wish: Wish, shape: Shape, kv_dtype: str = "auto") -> Engine | Failed:
     """The engine of a shape with the fewest knobs turned, or why there is none."""
     needed = shape.gpus * wish.replicas
-    if wish.most_replicas(shape.gpus) < wish.replicas:
+    if wish.most_replicas(shape) < wish.replicas:
         return Failed(shape, Rejected(str(shape), reasons.MAX_GPUS_EXCEEDED.name, _over(wish, shape)), 0, needed)
     problem = partition_problem(wish.facts, shape)
     if problem:
         return Failed(shape, Rejected(str(shape), reasons.HEADS_NOT_DIVISIBLE.name, f"{problem} ({shape})"))
-    return _too_heavy(wish, shape) or _turned(wish, shape)
+    return _too_heavy(wish, shape) or _turned(wish, shape, kv_dtype)
 
 
 def _too_heavy(wish: Wish, shape: Shape) -> Failed | None:
     """Whether even an even share of the weights fills the GPU: then nothing else needs to be computed."""
     share = wish.least_weights_bytes / shape.gpus
-    if share < shape.gpu.torch_total_bytes * HIGHEST_UTILISATION or wish.overrides.memory.get("cpu_offload_bytes"):
+    if share < _most_usable_bytes(wish, shape) or wish.overrides.memory.get("cpu_offload_bytes"):
         return None
     message = (
         f"spec.hardware.gpu: {shape.label} has {gib(shape.gpu.torch_total_bytes)}, at {_sizes(shape)} the "
@@ -109,13 +119,25 @@ def _too_heavy(wish: Wish, shape: Shape) -> Failed | None:
     return Failed(shape, Rejected(str(shape), reasons.NO_MEMORY_FOR_KV.name, message))
 
 
-def default_knobs(wish: Wish, shape: Shape) -> Knobs:
+def default_knobs(wish: Wish, shape: Shape, kv_dtype: str = "auto") -> Knobs:
     """The engine's defaults, or what the user set."""
     batch = engines.batch_defaults(wish.version, shape.gpu)
     options, memory = wish.overrides.options, wish.overrides.memory
     sequences = options.get("max_num_seqs") or sequences_for(wish)
     tokens = options.get("max_num_batched_tokens") or max(batch.max_num_batched_tokens, sequences)
-    return Knobs(tokens, memory.get("gpu_memory_utilization"), sequences)
+    share = memory.get("gpu_memory_utilization")
+    if share is None and wish.share_left(shape) < 1:
+        share = _share_of(wish, shape, default_utilisation(wish.version))
+    return Knobs(tokens, share, sequences, kv_dtype)
+
+
+def _share_of(wish: Wish, shape: Shape, utilisation: float) -> float:
+    """A share of the device's memory where others hold a part of it: the same share of what they leave."""
+    return math.floor(utilisation * wish.share_left(shape) * 1000) / 1000
+
+
+def _most_usable_bytes(wish: Wish, shape: Shape) -> float:
+    return shape.gpu.torch_total_bytes * wish.share_left(shape) * HIGHEST_UTILISATION
 
 
 def sequences_for(wish: Wish) -> int:
@@ -175,9 +197,9 @@ class _NothingLeft(Refusal):
         self.memory = memory
 
 
-def _turned(wish: Wish, shape: Shape) -> Engine | Failed:
+def _turned(wish: Wish, shape: Shape, kv_dtype: str) -> Engine | Failed:
     """Try the defaults, then what the first refusal says could help."""
-    knobs = default_knobs(wish, shape)
+    knobs = default_knobs(wish, shape, kv_dtype)
     try:
         return start_engine(wish, shape, knobs)
     except Refusal as refusal:
@@ -190,20 +212,21 @@ def _turned(wish: Wish, shape: Shape) -> Engine | Failed:
                 best = refusal
     return Failed(
         shape,
-        Rejected(str(shape), camel_reason(best.reason), _explained(wish, shape, best)),
+        Rejected(named(shape, kv_dtype), camel_reason(best.reason), _explained(wish, shape, best)),
         context_that_fits=best.estimated_max_model_len or 0,
     )
 
 
 def _variants(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> Iterator[Knobs]:
     """Knobs turned one after the other, then together."""
-    fixed_share = knobs.utilisation is not None or "kv_cache_memory_bytes" in wish.overrides.memory
+    fixed_share = bool({"gpu_memory_utilization", "kv_cache_memory_bytes"} & wish.overrides.memory.keys())
     if refusal.reason in _HELPED_BY_LESS and not fixed_share:
         default = default_utilisation(wish.version)
-        yield from (replace(knobs, utilisation=u, turned=1) for u in LOWER_UTILISATIONS if u < default)
-    if refusal.reason in _HELPED_BY_MORE and _weights_leave_room(shape, refusal):
+        lower = (_share_of(wish, shape, share) for share in LOWER_UTILISATIONS if share < default)
+        yield from (replace(knobs, utilisation=share, turned=1) for share in lower)
+    if refusal.reason in _HELPED_BY_MORE and _weights_leave_room(wish, shape, refusal):
         fewer = [] if "max_num_batched_tokens" in wish.overrides.options else list(_fewer_tokens(knobs))
-        shares = [] if fixed_share else [HIGHEST_UTILISATION]
+        shares = [] if fixed_share else [_share_of(wish, shape, HIGHEST_UTILISATION)]
         more = [replace(v, utilisation=share, turned=v.turned + 1) for share in shares for v in (knobs, *fewer)]
         everything = [*fewer, *more] or [knobs]
         fixed_sequences = "max_num_seqs" in wish.overrides.options
@@ -232,10 +255,9 @@ def _fewer_tokens(knobs: Knobs) -> Iterator[Knobs]:
         tokens //= 2
 
 
-def _weights_leave_room(shape: Shape, refusal: Refusal) -> bool:
+def _weights_leave_room(wish: Wish, shape: Shape, refusal: Refusal) -> bool:
     """Whether the highest share of the device holds more than the weights."""
-    usable = shape.gpu.torch_total_bytes * HIGHEST_UTILISATION
-    return not isinstance(refusal, _NothingLeft) or refusal.memory.weights_bytes < usable
+    return not isinstance(refusal, _NothingLeft) or refusal.memory.weights_bytes < _most_usable_bytes(wish, shape)
 
 
 def _far_off(wish: Wish, shape: Shape, knobs: Knobs, refusal: Refusal) -> bool:
@@ -263,6 +285,7 @@ def _options(wish: Wish, shape: Shape, knobs: Knobs) -> EngineOptions:
         "max_model_len": wish.context_tokens,
         "max_num_batched_tokens": knobs.batched_tokens,
         "max_num_seqs": knobs.sequences,
+        "kv_cache_dtype": knobs.kv_dtype,
         "enable_prefix_caching": True,
         "gdn_prefill_backend": GDN_PREFILL_BACKEND,
         "text_only": wish.spec.model.text_only,
@@ -276,6 +299,7 @@ def _flags(wish: Wish, shape: Shape, knobs: Knobs) -> MemoryFlags:
         "gpu_memory_utilization": knobs.utilisation,
         "expert_parallel": shape.expert_parallel,
         "data_parallel": shape.data_parallel,
+        "other_engines_bytes": wish.inventory.of(shape.label).reserve_bytes,
     }
     return MemoryFlags(**{**wish.overrides.memory, **ours})
 
@@ -283,9 +307,17 @@ def _flags(wish: Wish, shape: Shape, knobs: Knobs) -> MemoryFlags:
 def _over(wish: Wish, shape: Shape) -> str:
     needed, limit = shape.gpus * wish.replicas, wish.max_gpus
     if needed <= limit:
+        if wish.placeable(shape) < wish.replicas:
+            there, node = wish.inventory.of(shape.label).gpus, wish.node_gpus(shape.gpu, shape.label)
+            return (
+                f"inventory: {there} GPUs {shape.label} are there, {node} on a node: too few for {wish.replicas} x "
+                f"{shape.gpus}"
+            )
         return (
             f"scaling.maxReplicas: {wish.spec.scaling.max_replicas} is fewer than the {wish.replicas} replicas needed"
         )
+    if limit < wish.spec.hardware.max_gpus:
+        return f"inventory: {wish.replicas} x {shape.gpus} GPUs are {needed}, a service may hold {limit}"
     return (
         f"spec.hardware.maxGPUs: {wish.replicas} x {shape.gpus} GPUs are {needed}, the limit is {limit}; "
         "raise maxGPUs or lower the replicas"

@@ -16,6 +16,8 @@ class ModelConfig:
     origin: str
     weights_bytes: int | None = None
     """Bytes of all tensors of the checkpoint, where somebody counted them."""
+    draft: "ModelConfig | None" = None
+    """Of the draft model that the request names, where its configuration is not the bundled catalogue's."""
 
 
 def bundled_config(model_id: str) -> ModelConfig | None:

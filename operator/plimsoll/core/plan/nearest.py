@@ -12,9 +12,10 @@ from plimsoll.core.plan.demand import read_demand
 from plimsoll.core.plan.extra_args import BadFlagError, read_overrides
 from plimsoll.core.plan.fit import Engine, Failed, fit
 from plimsoll.core.plan.model import bundled_config
-from plimsoll.core.plan.result import Nearest
+from plimsoll.core.plan.result import Nearest, RefusedError
+from plimsoll.core.plan.rope import yarn_problem
 from plimsoll.core.plan.search import anything_starts, search
-from plimsoll.core.plan.wish import RefusedError, Wish, resolve_wish
+from plimsoll.core.plan.wish import Wish, resolve_wish
 from plimsoll.facts import catalogue, gpus
 from plimsoll.facts.gpus import GPU
 
@@ -41,11 +42,24 @@ def nearest_changes(wish: Wish, failed: Sequence[Failed]) -> tuple[Nearest, ...]
     return singles or tuple(islice(_verified_ones(_pairs(wish, failed)), MOST_PAIRS))
 
 
-def shorter_context(wish: Wish, tokens: int) -> tuple[Nearest, ...]:
-    """The change to a context of so many tokens, if it helps."""
-    change = _with_context(wish, tokens)
-    verified = _verified(change) if change else None
-    return (verified,) if verified else ()
+def within_the_model(wish: Wish, tokens: int) -> tuple[Nearest, ...]:
+    """Ways to serve a context above the model's limit of ``tokens``: a shorter one, or positions stretched."""
+    changes = (_with_context(wish, tokens), _with_yarn(wish))
+    return tuple(_verified_ones(change for change in changes if change))
+
+
+def _with_yarn(wish: Wish) -> _Change | None:
+    """YaRN, where the model's positions allow it."""
+    if wish.spec.model.rope_scaling == "YaRN" or yarn_problem(wish.facts, wish.version):
+        return None
+    model = wish.spec.model.model_copy(update={"rope_scaling": "YaRN"})
+    try:
+        changed = resolve_wish(
+            wish.spec.model_copy(update={"model": model}), wish.replicas, wish.config, wish.inventory
+        )
+    except RefusedError:
+        return None
+    return _Change("model.ropeScaling: None -> YaRN", changed)
 
 
 def _verified_ones(changes: Iterator[_Change]) -> Iterator[Nearest]:
@@ -124,7 +138,7 @@ def _with_fp8(wish: Wish) -> _Change | None:
         return None
     args = (*wish.spec.engine.extra_args, FP8_KV)
     try:
-        overrides = read_overrides(args, wish.version, wish.spec.context_tokens)
+        overrides = read_overrides((*wish.features, *args), wish.version, wish.spec.context_tokens)
     except BadFlagError:
         return None
     engine = wish.spec.engine.model_copy(update={"extra_args": args})
@@ -163,7 +177,7 @@ def _with_max_gpus(wish: Wish, size: int) -> _Change:
 def _fewer_replicas(wish: Wish, failed: Sequence[Failed]) -> Iterator[_Change]:
     """A lower floor, when a shape serves and only their number is too high."""
     for each in failed:
-        most = wish.most_replicas(each.shape.gpus)
+        most = wish.most_replicas(each.shape)
         if each.gpus_needed and 1 <= most < wish.replicas:
             changed = _with_floor(wish, most)
             engine = fit(changed, each.shape)
@@ -189,7 +203,8 @@ def _other_gpu(wish: Wish) -> Iterator[_Change]:
 def _next_gpus(wish: Wish) -> list[_Change]:
     """Larger products than those asked for, smallest first, one of each size."""
     asked = max(gpu.torch_total_bytes for gpu, _ in wish.products)
-    larger = [gpu for gpu in _servers() if gpu.torch_total_bytes > asked * 1.05]
+    here = (wish.inventory.seen(gpu, gpu.label) for gpu in _servers() if not wish.inventory.of(gpu.label).mixed)
+    larger = [gpu for gpu in here if gpu.torch_total_bytes > asked * 1.05]
     before = " or ".join(label for _, label in wish.products[:3])
     return [
         _Change(f"hardware.gpu: {before} -> {gpu.label}", replace(wish, products=((gpu, gpu.label),)))

@@ -6,6 +6,7 @@ from plimsoll.api.units import duration_seconds, quantity_bytes
 from plimsoll.core.lifecycle.drain import Generation, drain
 from plimsoll.core.lifecycle.host import GIB, IMAGE_CACHE_BYTES, HostLoad, host
 from plimsoll.core.lifecycle.startup import Load, fetches, source_kind, startup
+from plimsoll.core.memory.loaded import adapter_bytes
 from plimsoll.core.memory.step import captured_sizes
 from plimsoll.core.plan.fit import Engine
 from plimsoll.core.plan.result import Drain, Host, Range, Startup
@@ -68,12 +69,15 @@ def host_of(wish: Wish, engine: Engine) -> Host:
     """Memory, cores and shared memory of one pod: what the user's flags move into host memory included."""
     shape, resolved, asked = engine.shape, engine.layout.resolved, wish.overrides
     ranks, shared = shape.gpus // shape.nodes, wish.spec.engine.shared_memory
-    offloaded = asked.gibibytes("kv_offloading_size") + asked.gibibytes("cpu_offload_gb") * ranks
+    engines = max(1, shape.data_parallel // shape.nodes)
+    # The second tier is one engine's over all its ranks, on however many nodes.
+    tier = asked.gibibytes("kv_offloading_size") * engines / (shape.nodes if shape.data_parallel == 1 else 1)
+    offloaded = tier + asked.gibibytes("cpu_offload_gb") * ranks + _adapters_gib(engine) * ranks
     cache = asked.values.get("mm_processor_cache_gb")
     return host(
         HostLoad(
             ranks=ranks,
-            engines=max(1, shape.data_parallel // shape.nodes),
+            engines=engines,
             sequences=resolved.max_num_seqs,
             context_tokens=resolved.max_model_len,
             images=wish.facts.multimodal and not engine.start.options.text_only,
@@ -84,6 +88,11 @@ def host_of(wish: Wish, engine: Engine) -> Host:
             shared_memory_bytes=quantity_bytes(shared) if shared else None,
         )
     )
+
+
+def _adapters_gib(engine: Engine) -> float:
+    """LoRA adapters are kept in host memory too, as many as there are slots (``--max-cpu-loras``)."""
+    return adapter_bytes(engine.start.facts, engine.start.options, engine.start.flags) / GIB
 
 
 def about_pods(wish: Wish, end: Drain) -> Iterator[str]:

@@ -139,6 +139,14 @@ class Refusal:
     rejected: tuple[Rejected, ...] = ()
 
 
+class RefusedError(Exception):
+    """The request cannot be planned; carries the answer."""
+
+    def __init__(self, reason: str, message: str, nearest: tuple[Nearest, ...] = ()) -> None:
+        super().__init__(message)
+        self.answer = Refusal(reason, message, nearest=nearest)
+
+
 _OUTSIDE = {
     "available_kv_bytes": "availableKVBytes",
     "source": "from",

@@ -8,7 +8,7 @@ from typing import Final
 from plimsoll.core.kv import Refusal
 from plimsoll.core.plan.fit import Engine, Failed, fit, rounded_down, rounded_up, start_engine
 from plimsoll.core.plan.serving import EngineService, Serving, request_blocks
-from plimsoll.core.plan.shapes import Fixed, Shape, node_size, with_stages, within_a_node
+from plimsoll.core.plan.shapes import Fixed, Shape, with_stages, within_a_node
 from plimsoll.core.plan.wish import Wish
 from plimsoll.facts.gpus import GPU
 from plimsoll.facts.models import ModelFacts
@@ -36,7 +36,7 @@ class Candidate:
         return self.engine.shape.gpus * self.serving.replicas
 
     def __str__(self) -> str:
-        return f"{self.serving.replicas} x {self.engine.shape}"
+        return f"{self.serving.replicas} x {self.engine}"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def search(wish: Wish) -> Found:
 
 def _tier(wish: Wish, product: tuple[GPU, str], shapes: Tier) -> list[Shape]:
     gpu, label = product
-    return list(shapes(wish.facts, gpu, label, node_size(gpu, label, wish.inventory.gpus_per_node), wish.fixed))
+    return list(shapes(wish.facts, gpu, label, wish.node_gpus(gpu, label), wish.fixed))
 
 
 def _serves(label: str, found: Found) -> bool:
@@ -90,17 +90,16 @@ def _try(wish: Wish, shapes: list[Shape], found: Found, *, first_only: bool = Fa
         if objective(wish) == "Balanced" and least > found.cheapest_good * (1 + 1e-9):
             found.skipped.append(Skipped(shape, shape.gpus * wish.replicas, least))
             continue
-        engine = fit(wish, shape)
-        if isinstance(engine, Failed):
-            found.failed.append(engine)
-            continue
-        found.candidates.append(_candidate(wish, engine))
-        if first_only:
+        engines = [fit(wish, shape, kv_dtype) for kv_dtype in wish.kv_dtypes]
+        found.failed += [engine for engine in engines if isinstance(engine, Failed)]
+        started = [engine for engine in engines if isinstance(engine, Engine)]
+        found.candidates += [_candidate(wish, engine) for engine in started]
+        if started and first_only:
             return
 
 
 def _least_cost(wish: Wish, shape: Shape) -> float:
-    return wish.replicas * shape.gpus * unit_price(wish, shape.label, shape.gpu.memory_driver_bytes)
+    return wish.replicas * shape.gpus * wish.unit_price(shape)
 
 
 def anything_starts(wish: Wish) -> Engine | None:
@@ -108,9 +107,10 @@ def anything_starts(wish: Wish) -> Engine | None:
     for product in wish.products:
         for tier in (within_a_node, with_stages):
             for shape in _tier(wish, product, tier):
-                found = fit(wish, shape)
-                if isinstance(found, Engine):
-                    return found
+                for kv_dtype in wish.kv_dtypes:
+                    found = fit(wish, shape, kv_dtype)
+                    if isinstance(found, Engine):
+                        return found
     return None
 
 
@@ -167,18 +167,11 @@ def objective(wish: Wish) -> str:
     return "Balanced" if asked == "Throughput" and not wish.demand.given else asked
 
 
-def unit_price(wish: Wish, label: str, memory_bytes: int) -> float:
-    """Cost of one GPU: its price when every allowed product has one, else its memory in GiB."""
-    prices = wish.inventory.prices
-    priced = all(name in prices for _, name in wish.products)
-    return prices[label] if priced else round(memory_bytes / (1 << 30), 1)
-
-
 def _candidate(wish: Wish, engine: Engine) -> Candidate:
     service = EngineService(engine, wish.demand)
-    most = wish.most_replicas(engine.shape.gpus)
+    most = wish.most_replicas(engine.shape)
     serving = service.fewest(wish.replicas, most) if wish.demand.given else service.serve(wish.replicas)
-    price = unit_price(wish, engine.shape.label, engine.shape.gpu.memory_driver_bytes)
+    price = wish.unit_price(engine.shape)
     cost = serving.replicas * engine.shape.gpus * price
     rate = 0.0
     if objective(wish) == "Throughput":
@@ -195,6 +188,7 @@ def _rank(wish: Wish, candidate: Candidate) -> tuple[object, ...]:
         round(candidate.cost, 6),
         candidate.gpus,
         shape.simplicity,
+        candidate.engine.knobs.kv_dtype != "auto",
         candidate.engine.knobs.turned,
         shape.label,
     )

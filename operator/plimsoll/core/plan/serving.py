@@ -22,9 +22,12 @@ FULLEST_POOL: Final = 0.85
 """Share of the blocks that the demand may take; the rest is for requests longer than typical (``autoscaling.md`` 2)."""
 MOST_PREFILL: Final = 0.8
 """Share of an engine's time that prompts may take: above it the queue in front of them runs away."""
+FULLEST_POOL_WITH_LONG: Final = 0.95
+"""The same where it is known how long requests are: those are counted, and the rest is for what no model knows."""
 NEARLY_AS_GOOD: Final = 1.15
 """Where targets are out of reach, replicas that bring less than this are not worth their GPUs."""
 _ALMOST_ALL: Final = 0.99
+_Z95: Final = NormalDist().inv_cdf(0.95)
 
 Limit = Literal["KV", "sequences", "prefill FLOPs", "weights' bandwidth", "KV bandwidth", "queue"]
 
@@ -58,6 +61,7 @@ class EngineService:
         self.times = times or step_times(start.facts, start.options, start.flags)
         self._known: dict[float, tuple[float, float]] = {}
         self._blocks, self._saved = request_blocks(engine, demand)
+        self._longer = _longer_blocks(engine, demand, self._blocks)
         self._free = max(1, engine.low.num_blocks - 1)
         new = demand.prompt_tokens - _cached_tokens(engine, demand)
         self._load = Load(max(1, new), demand.output_tokens, 1)
@@ -136,7 +140,7 @@ class EngineService:
         z = NormalDist().inv_cdf(self._demand.percentile / 100)
         peak = running if rate is None else running + z * math.sqrt(running)
         limits: dict[Limit, float] = {
-            "KV": self._pool_use(peak) / FULLEST_POOL if peak > 1 else 0.0,
+            "KV": self._pool_excess(peak) if peak > 1 else 0.0,
             "sequences": peak / self._engine.layout.resolved.max_num_seqs,
         }
         times = self._seconds(running)
@@ -147,7 +151,7 @@ class EngineService:
         own = self._prefill_seconds()
         share = arriving * own
         limits["prefill FLOPs"] = share / MOST_PREFILL
-        wait = wait_quantile(own, share, self._demand.percentile)
+        wait = wait_quantile(own * self._unevenness(own), share, self._demand.percentile)
         spreads = fitted().spreads
         first, each = _range(ttft + wait, spreads.ttft), _range(itl, spreads.tpot)
         return _judged(replicas, running, limits, first, each, share, self._targets(first, each, wait, ttft))
@@ -166,8 +170,21 @@ class EngineService:
             found[name] = first.high / 1e3 / demand.ttft_seconds
         return found
 
-    def _pool_use(self, requests: float) -> float:
-        return (requests * (self._blocks - self._saved) + self._saved) / self._free
+    def _pool_excess(self, requests: float) -> float:
+        """How far the demand passes its share of the pool. Of many requests few are long at once: sums vary by √n."""
+        typical = (requests * (self._blocks - self._saved) + self._saved) / self._free
+        if not self._longer:
+            return typical / FULLEST_POOL
+        varied = typical + math.sqrt(requests) * self._longer / self._free
+        return max(typical / FULLEST_POOL, varied / FULLEST_POOL_WITH_LONG)
+
+    def _unevenness(self, own: float) -> float:
+        """What prompts of uneven length make of the wait: (1 + cv²) / 2, Pollaczek and Khinchine; M/M/1 has 1."""
+        long = self._demand.long_prompt_tokens
+        if long is None or self.times is None or not own:
+            return 1.0
+        spread = (self.times.prefill_seconds(max(1, long - self._cached), self._cached) / own - 1) / _Z95
+        return max(1.0, (1 + spread * spread) / 2)
 
     def _seconds(self, running: float) -> tuple[float, float] | None:
         """Mean time to first token without the wait for other prompts, and between tokens."""
@@ -183,10 +200,11 @@ class EngineService:
         now = max(1.0, min(running, self._most))
         decoding = max(1.0, now / times.pipeline_parallel)
         tokens = decoding * (load.prompt_tokens + load.output_tokens / 2)
-        steady = steady_state(times, Load(load.prompt_tokens, load.output_tokens, now), now)
         cached = decoding * self._cached
+        yields = self._demand.tokens_per_step
+        steady = steady_state(times, Load(load.prompt_tokens, load.output_tokens, now), now, yields)
         more = times.step_seconds(decoding, tokens + cached) - times.step_seconds(decoding, tokens) if cached else 0.0
-        itl = steady.tpot_seconds + more
+        itl = steady.tpot_seconds + more / yields
         ttft = _first_token_seconds(times, load.prompt_tokens, self._cached, decoding, tokens + cached)
         queued = max(0.0, running - now) / now * (ttft + load.output_tokens * itl)
         return ttft + queued, itl
@@ -208,6 +226,14 @@ def wait_quantile(service_seconds: float, share: float, percentile: int) -> floa
     share = min(share, _ALMOST_ALL)
     late = 1 - percentile / 100
     return service_seconds / (1 - share) * math.log(share / late) if share > late else 0.0
+
+
+def _longer_blocks(engine: Engine, demand: Demand, typical: int) -> int:
+    """Blocks that a request of the lengths which 95 % do not exceed takes beyond a typical one; 0 when not said."""
+    prompt = demand.long_prompt_tokens or demand.prompt_tokens
+    output = demand.long_output_tokens or demand.output_tokens
+    tokens = min(prompt + output, engine.layout.resolved.max_model_len)
+    return max(0, blocks_for_request(engine.layout, tokens) - typical)
 
 
 def request_blocks(engine: Engine, demand: Demand) -> tuple[int, int]:

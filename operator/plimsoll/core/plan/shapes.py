@@ -82,11 +82,11 @@ class Fixed:
         return any(size is not None for size in (self.tensor, self.pipeline, self.data, self.context, self.experts))
 
 
-def node_size(gpu: GPU, label: str, known: Mapping[str, int]) -> int:
+def node_size(gpu: GPU, label: str, known: int | None) -> int:
     """GPUs of one node; a MIG slice or a shared GPU has no peers."""
     if gpu.mig_profile is not None or label.upper().endswith("-SHARED"):
         return 1
-    return known.get(label) or gpu.gpus_per_node or DEFAULT_GPUS_PER_NODE
+    return known or gpu.gpus_per_node or DEFAULT_GPUS_PER_NODE
 
 
 def within_a_node(facts: ModelFacts, gpu: GPU, label: str, node: int, fixed: Fixed) -> Iterator[Shape]:

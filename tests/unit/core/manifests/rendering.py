@@ -4,9 +4,9 @@ from typing import Any
 
 from plimsoll.core import rollout
 from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan
-from plimsoll.core.plan.wish import Inventory
 from plimsoll.core.request import Request, read_request
 
 SPEC: dict[str, Any] = {

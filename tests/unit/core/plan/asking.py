@@ -5,7 +5,8 @@ from typing import Any
 
 from plimsoll.api.parse import parse_service
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.core.plan.choose import Inventory, plan_service
+from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
 from plimsoll.core.request import minimum_replicas
@@ -18,10 +19,11 @@ def spec_of(model: str, gpu: str | list[str], context: int, max_gpus: int = 8, *
     gpus = {"gpu": gpu} if isinstance(gpu, str) else {"gpus": gpu}
     text_only = fields.pop("textOnly", False)
     source = fields.pop("source", None)
+    rope = {"ropeScaling": fields.pop("ropeScaling")} if "ropeScaling" in fields else {}
     extra = fields.pop("args", [])
     engine = {**fields.pop("engine", {}), **({"extraArgs": extra} if extra else {})}
     spec = {
-        "model": {"id": model, "textOnly": text_only, **({"source": source} if source else {})},
+        "model": {"id": model, "textOnly": text_only, **rope, **({"source": source} if source else {})},
         "hardware": {**gpus, "maxGPUs": max_gpus},
         "contextTokens": context,
         **({"engine": engine} if engine else {}),

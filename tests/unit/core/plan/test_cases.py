@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.core.plan.choose import Inventory
+from plimsoll.core.plan.inventory import Inventory, Stock
 from plimsoll.core.plan.result import Plan
 from tests.unit.core.plan.asking import A100, B200, H100, H200, L4, L40S, answer, load, plan, refusal
 
@@ -99,7 +99,9 @@ def test_of_several_products_the_cheapest_that_meets_the_targets_wins() -> None:
 def test_prices_decide_when_every_product_has_one() -> None:
     """By memory an L40S is the cheaper; with a price table it is what the table says."""
     by_memory = plan("Qwen/Qwen3-8B", [L40S, H100], 8192)
-    priced = plan("Qwen/Qwen3-8B", [L40S, H100], 8192, inventory=Inventory(prices={L40S: 3.0, H100: 2.0}))
+    priced = plan(
+        "Qwen/Qwen3-8B", [L40S, H100], 8192, inventory=Inventory({L40S: Stock(price=3.0), H100: Stock(price=2.0)})
+    )
     assert (by_memory.choice.gpu, priced.choice.gpu) == (L40S, H100)
     assert any("price table" in note and "no price table" not in note for note in priced.assumptions)
 
@@ -133,7 +135,7 @@ def test_nodes_of_three_gpus_take_three_ranks_where_everything_divides() -> None
 
     Qwen2.5-14B has 40 heads: TP3 is out; on three-GPU nodes TP2 is the largest.
     """
-    three = Inventory(gpus_per_node={L4: 3})
+    three = Inventory({L4: Stock(gpus_per_node=3)})
     found = plan("Qwen/Qwen2.5-14B-Instruct", L4, 8192, 8, inventory=three)
     assert (found.choice.tensor_parallel, found.choice.nodes_per_replica) == (2, 1)
     big = answer("Qwen/Qwen3-32B", L4, 8192, 12, inventory=three)

@@ -58,14 +58,14 @@ def test_shapes_on_a_node(model: str, node: int, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("label", "known", "expected"),
     [
-        ("NVIDIA-H100-80GB-HBM3", {}, 8),
-        ("NVIDIA-H100-80GB-HBM3", {"NVIDIA-H100-80GB-HBM3": 4}, 4),
-        ("NVIDIA-H100-80GB-HBM3-MIG-3g.40gb", {}, 1),
-        ("NVIDIA-L4-SHARED", {}, 1),
-        ("NVIDIA-A30", {}, 8),
+        ("NVIDIA-H100-80GB-HBM3", None, 8),
+        ("NVIDIA-H100-80GB-HBM3", 4, 4),
+        ("NVIDIA-H100-80GB-HBM3-MIG-3g.40gb", None, 1),
+        ("NVIDIA-L4-SHARED", None, 1),
+        ("NVIDIA-A30", None, 8),
     ],
 )
-def test_peers_of_a_gpu(label: str, known: dict[str, int], expected: int) -> None:
+def test_peers_of_a_gpu(label: str, known: int | None, expected: int) -> None:
     assert node_size(gpu_of(label), label, known) == expected
 
 

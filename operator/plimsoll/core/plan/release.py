@@ -1,0 +1,48 @@
+"""Which release's rules a plan follows: the declared version, the image's tag, or the newest; doubts are said."""
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.facts import engines
+from plimsoll.facts.engines import EngineVersion
+
+_IMAGE_TAG: Final = re.compile(r":v?(\d+\.\d+(?:\.\d+)?)")
+
+
+def release_of(spec: VLLMServiceSpec) -> tuple[EngineVersion, str, tuple[str, ...]]:
+    """The rules to use, the version as written, and what is assumed about it."""
+    declared, tagged = spec.engine.version, _version_of_image(spec.engine.image)
+    notes = list(_version_notes(spec, declared, tagged))
+    text = declared or tagged or engines.NEWEST
+    try:
+        return EngineVersion.parse(text), text, tuple(notes)
+    except ValueError:
+        rules = _nearest_rules(text)
+        known = f"{engines.OLDEST_RELEASE[0]}.{engines.OLDEST_RELEASE[1]} to {engines.NEWEST}"
+        notes.append(f"engine: nothing is known about vLLM {text} (known: {known}): the rules of {rules} are taken")
+        return rules, text, tuple(notes)
+
+
+def _version_notes(spec: VLLMServiceSpec, declared: str | None, tagged: str | None) -> Iterator[str]:
+    if declared is None and tagged is None:
+        where = f"engine.image {spec.engine.image} names no version: " if spec.engine.image else ""
+        yield f"engine: {where}the newest vLLM with a table, {engines.NEWEST}"
+    if declared and tagged and not declared.startswith(tagged):
+        yield f"engine: engine.version {declared} is taken, although the tag of engine.image says {tagged}"
+
+
+def _nearest_rules(text: str) -> EngineVersion:
+    numbers = [int(part) for part in re.findall(r"\d+", text)[:2]]
+    return EngineVersion(*engines.OLDEST_RELEASE) if tuple(numbers) < engines.OLDEST_RELEASE else _newest()
+
+
+def _newest() -> EngineVersion:
+    return EngineVersion.parse(engines.NEWEST)
+
+
+def _version_of_image(image: str | None) -> str | None:
+    """The engine version an image's tag names, or None."""
+    found = _IMAGE_TAG.search(image or "")
+    return found.group(1) if found else None
