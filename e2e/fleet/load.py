@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 import time
 from collections import Counter
@@ -65,10 +66,12 @@ async def generate(
     seconds: float,
     *,
     keep_alive: bool = True,
+    enough: Callable[[LoadReport], bool] = lambda _: False,
 ) -> LoadReport:
     """``rate`` requests a second for ``seconds``, each to the target with the fewest outstanding; waits for all.
 
-    Without ``keep_alive`` every request has a connection of its own, which a Service may send to another pod.
+    Without ``keep_alive`` every request has a connection of its own, which a Service may send to another pod. No more
+    is sent once it is ``enough``.
     """
     report, outstanding = LoadReport(), Counter[Target]()
     timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
@@ -77,6 +80,8 @@ async def generate(
         begun = time.monotonic()
         for number in range(max(1, int(rate * seconds))):
             await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
+            if enough(report):
+                break
             report.sent += 1
             ready = targets()
             if not ready:
@@ -133,20 +138,32 @@ async def _stream(
 
 
 def _main() -> None:
-    """Load on one address, such as a Service's; the report as a line of JSON."""
+    """Load on one address, such as a Service's; the report as a line of JSON. SIGUSR1 ends it early."""
     parser = argparse.ArgumentParser(description=_main.__doc__)
     parser.add_argument("address")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--rate", type=float, default=10.0, help="requests a second")
     parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--at-least", type=int, default=0, help="requests, also when asked to end early")
     parser.add_argument("--prompt", type=int, default=100, help="tokens")
     parser.add_argument("--output", type=int, default=50, help="tokens")
-    given = parser.parse_args()
-    targets = [Target(given.address, given.port)]
-    report = asyncio.run(
-        generate(lambda: targets, given.rate, given.prompt, given.output, given.seconds, keep_alive=False)
-    )
+    report = asyncio.run(_one_address(parser.parse_args()))
     sys.stdout.write(f"{json.dumps(report.as_dict())}\n")
+
+
+async def _one_address(given: argparse.Namespace) -> LoadReport:
+    asked_to_end = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, asked_to_end.set)
+    target = Target(given.address, given.port)
+    return await generate(
+        lambda: [target],
+        given.rate,
+        given.prompt,
+        given.output,
+        given.seconds,
+        keep_alive=False,
+        enough=lambda report: asked_to_end.is_set() and report.sent >= given.at_least,
+    )
 
 
 if __name__ == "__main__":

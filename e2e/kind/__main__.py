@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 
 from e2e.kind.cluster import NEEDED
-from e2e.node.__main__ import SUITE, say
+from e2e.node.__main__ import PYTEST, SUITE, say
 from e2e.node.rig import RIG
 
 
@@ -17,8 +17,7 @@ def main(arguments: Sequence[str]) -> int:
         bar = "!" * 100
         say(f"{bar}\nthe suite on kind did NOT run: {obstacle}. Without Docker there is `make test-node`.\n{bar}")
         return 1
-    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", str(SUITE), *arguments]
-    return subprocess.run(command, check=False, env={**os.environ, RIG: "kind"}).returncode
+    return subprocess.run([*PYTEST, str(SUITE), *arguments], check=False, env={**os.environ, RIG: "kind"}).returncode
 
 
 def missing() -> str | None:

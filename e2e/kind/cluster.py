@@ -47,7 +47,7 @@ def _image() -> list[str]:
 def _load(name: str, tar: Path) -> None:
     images = store.ensure(print)
     with tar.open("wb") as file:
-        archive.write((images.operator, images.engine), file)
+        archive.write((images.operator, images.engine, images.small_engine), file)
     _kind("load", "image-archive", str(tar), "--name", name)
 
 

@@ -30,9 +30,11 @@ from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
+from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
+from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
@@ -81,7 +83,10 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
-        reconciler = Reconciler(cache, planner, Children(fenced, cache), reporter)
+        survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
+        reconciler = Reconciler(
+            cache, planner, Children(fenced, cache), reporter, survey, postmortem, clock.wall_seconds
+        )
         others = partial(_lease, cluster)
         claims = Claims(cache, reporter, settings.class_, lease, others, reconciler.reconcile, clock.monotonic)
         loop = Loop(queue, claims.reconcile, clock.monotonic)

@@ -35,6 +35,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
+# Why an engine ended: the end of its log, read once a restart, bounded. Without it only exit and last words are known.
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
 # spec.model.configRef names a ConfigMap of the service's own namespace.
 - apiGroups: [""]
   resources: [configmaps]
@@ -55,6 +59,11 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
   verbs: [get]
+# Free GPUs, before a roll-out: nodes of the product, and (with the right on pods above) what runs on them. Without it
+# none counts as free: several replicas are replaced one at a time, a single one only with rollout.noSpareGPU: Recreate.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list]
 {{- end -}}
 
 {{- /* In the operator's own namespace. */}}

@@ -23,7 +23,11 @@ PAUSE_SOURCE: Final = Path(__file__).parent / "pause" / "main.go"
 CHART: Final = application.CHECKOUT / "charts" / "plimsoll"
 PAUSE_NAME: Final = "plimsoll.test/pause:1"
 # What the operator asks for by itself (core/manifests/pod.py), so that no test has to name an image.
-ENGINE_NAME: Final = f"docker.io/vllm/vllm-openai:v{vllm_args.NEWEST}"
+ENGINE: Final = "docker.io/vllm/vllm-openai"
+ENGINE_NAME: Final = f"{ENGINE}:v{vllm_args.NEWEST}"
+# An engine of this release finds less than the node's label says, as with a wrong label, a shared GPU or a leak.
+SMALL_ENGINE_VERSION: Final = "0.25.1"
+SMALL_GPU: Final = "NVIDIA-L4"
 GPU: Final = "NVIDIA-H100-80GB-HBM3"
 GPUS: Final = 8
 LOAD_SECONDS: Final = 3
@@ -35,13 +39,6 @@ PYTHON_ENV: Final = {
     "PYTHONDONTWRITEBYTECODE": "1",
     "LANG": "C.UTF-8",
 }
-# The fake engine cannot see a GPU; what the real one finds in its container comes with the image.
-ENGINE_ENV: Final = {
-    "FLEET_GPU": GPU,
-    "FLEET_VISIBLE_GPUS": str(GPUS),
-    "FLEET_LOAD_SECONDS": str(LOAD_SECONDS),
-    "FLEET_VLLM_VERSION": vllm_args.NEWEST,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +48,11 @@ class Images:
     pause: Image
     operator: Image
     engine: Image
+    small_engine: Image
 
     @property
     def all(self) -> tuple[Image, ...]:
-        return self.pause, self.operator, self.engine
+        return self.pause, self.operator, self.engine, self.small_engine
 
 
 def ensure(log: Callable[[str], None]) -> Images:
@@ -75,14 +73,21 @@ def ensure(log: Callable[[str], None]) -> Images:
             user=f"{runtime.USER_ID}:{runtime.USER_ID}",
             env=PYTHON_ENV,
         ),
-        # Root, as in vLLM's own image.
-        engine=Image(
-            (ENGINE_NAME,),
-            (python, operator, engine),
-            [runtime.PYTHON, "-m", "e2e.fleet.serve"],
-            env={**PYTHON_ENV, **ENGINE_ENV},
-        ),
+        engine=_engine((python, operator, engine), vllm_args.NEWEST, GPU),
+        small_engine=_engine((python, operator, engine), SMALL_ENGINE_VERSION, SMALL_GPU),
     )
+
+
+def _engine(layers: tuple[Path, ...], version: str, gpu: str) -> Image:
+    """A fake vLLM, root as in vLLM's own image. It cannot see a GPU: what it would find comes with the image."""
+    found = {
+        "FLEET_GPU": gpu,
+        "FLEET_VISIBLE_GPUS": str(GPUS),
+        "FLEET_LOAD_SECONDS": str(LOAD_SECONDS),
+        "FLEET_VLLM_VERSION": version,
+    }
+    entrypoint = [runtime.PYTHON, "-m", "e2e.fleet.serve"]
+    return Image((f"{ENGINE}:v{version}",), layers, entrypoint, env={**PYTHON_ENV, **found})
 
 
 def operator_name() -> str:

@@ -40,11 +40,11 @@ def operator(rig: Rig) -> None:
     rig.helm("install", "plimsoll", str(CHART), "--namespace", SYSTEM, "--wait", "--timeout", "120s")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def services(kubectl: Kubectl, operator: None) -> Iterator[Services]:  # noqa: ARG001 - it has to run
-    """A fresh namespace for VLLMServices."""
+    """A namespace of the module's own for VLLMServices."""
     name = f"test-{secrets.token_hex(4)}"
-    create_namespace(kubectl, name, "baseline")
+    create_namespace(kubectl, name, "restricted")
     yield Services(kubectl, name)
     kubectl("delete", "namespace", name, "--wait=false")
 

@@ -113,3 +113,8 @@ class Services:
     def address(self, name: str) -> str:
         """The Service's cluster address."""
         return str(self.get("service", name)["spec"]["clusterIP"])
+
+
+def process_facts(status: str) -> dict[str, str]:
+    """A `/proc/PID/status` as a dictionary."""
+    return dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)

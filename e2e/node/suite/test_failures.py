@@ -1,47 +1,60 @@
 """Engines that die: what the kubelet says about it is what the service's conditions say."""
 
+import pytest
+
 from e2e.eventually import eventually
+from e2e.node.images.store import SMALL_ENGINE_VERSION
 from e2e.node.suite.services import Services
 
 MEMORY_LIMIT = "192Mi"
+LONG_CONTEXT = {"model": {"id": "Qwen/Qwen3-8B"}, "contextTokens": 32768}
 
 
-def test_a_missing_image_is_named(services: Services) -> None:
-    services.apply("svc", engine={"version": "0.28.0"})
-    condition = services.until("svc", "Ready", "False", message="Pull")
-    assert "vllm/vllm-openai:v0.28.0" in condition["message"]
-
-
-def test_an_engine_killed_for_its_memory_is_named_and_comes_back(services: Services) -> None:
-    limit_memory(services)
-    services.apply("svc")
-    services.until("svc", "Ready", "True")
-    pod = services.pods("svc")[0]
-
-    services.signal(pod, "SIGUSR2")
-    condition = services.until("svc", "Ready", "False", message="137")
-    assert "OOMKilled" in condition["message"]
-    services.until("svc", "Ready", "True")
-    ended = services.engine(pod)["lastState"]["terminated"]
-    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
-
-
-def test_an_engine_that_dies_with_exit_code_0_is_a_failure_too(services: Services) -> None:
-    services.apply("svc")
-    services.until("svc", "Ready", "True")
-    pod = services.pods("svc")[0]
-
-    services.signal(pod, "SIGUSR1")
-    eventually(lambda: services.engine(pod)["restartCount"] == 1)
-    condition = services.until("svc", "Ready", "False")
-    assert "exit code 0" in condition["message"]
-    services.until("svc", "Ready", "True")
-    previous = services.kubectl("logs", pod["metadata"]["name"], "-n", services.namespace, "--previous")
-    assert "EngineDeadError" in previous
-
-
-def limit_memory(services: Services) -> None:
-    """A limit by the namespace's owner: engines ask for none, a page cache only helps them."""
+@pytest.fixture(scope="module")
+def failing(services: Services) -> Services:
+    """All of them side by side, in a namespace whose owner limits memory: engines themselves ask for no limit."""
     metadata = {"name": "limit", "namespace": services.namespace}
     limits = [{"type": "Container", "default": {"memory": MEMORY_LIMIT}, "defaultRequest": {"memory": "32Mi"}}]
     services.kubectl.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}})
+    services.apply("no-image", engine={"version": "0.28.0"})
+    services.apply("small-gpu", engine={"version": SMALL_ENGINE_VERSION}, **LONG_CONTEXT)
+    services.apply("greedy")
+    services.apply("mortal")
+    return services
+
+
+def test_a_missing_image_is_named(failing: Services) -> None:
+    condition = failing.until("no-image", "Ready", "False", message="Pull")
+    assert "vllm/vllm-openai:v0.28.0" in condition["message"]
+
+
+def test_a_cache_that_is_too_small_is_in_status_and_logs(failing: Services) -> None:
+    failing.until("small-gpu", "Ready", "False", message="exit code 1")
+    pod = failing.pods("small-gpu")[0]
+    ended = eventually(lambda: failing.engine(pod).get("lastState", {}).get("terminated"))
+    assert ended["exitCode"] == 1
+    assert "Engine core initialization failed" in ended["message"]  # all that a message of the log's end can hold
+    log = failing.kubectl("logs", pod["metadata"]["name"], "-n", failing.namespace, "--previous")
+    assert "To serve at least one request" in log
+
+
+def test_an_engine_killed_for_its_memory_is_named_and_comes_back(failing: Services) -> None:
+    failing.until("greedy", "Ready", "True")
+    pod = failing.pods("greedy")[0]
+    failing.signal(pod, "SIGUSR2")
+    condition = failing.until("greedy", "Ready", "False", message="137")
+    assert "OOMKilled" in condition["message"]
+    failing.until("greedy", "Ready", "True")
+    ended = failing.engine(pod)["lastState"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+
+
+def test_an_engine_that_dies_with_exit_code_0_has_failed(failing: Services) -> None:
+    failing.until("mortal", "Ready", "True")
+    pod = failing.pods("mortal")[0]
+    failing.signal(pod, "SIGUSR1")
+    condition = failing.until("mortal", "Ready", "False", message="exit code 0")
+    assert "Completed" in condition["message"]
+    failing.until("mortal", "Ready", "True")
+    log = failing.kubectl("logs", pod["metadata"]["name"], "-n", failing.namespace, "--previous")
+    assert "EngineDeadError" in log

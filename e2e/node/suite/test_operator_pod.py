@@ -6,7 +6,7 @@ import pytest
 
 from e2e.controlplane.kubectl import Kubectl, KubectlError
 from e2e.eventually import eventually
-from e2e.node.suite.services import SYSTEM, Services
+from e2e.node.suite.services import SYSTEM, Services, process_facts
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -26,8 +26,7 @@ def run_python(kubectl: Kubectl, code: str) -> str:
 
 
 def test_it_runs_without_rights_and_with_a_read_only_root(kubectl: Kubectl) -> None:
-    facts = run_python(kubectl, "print(open('/proc/1/status').read())")
-    status = dict(line.split(":\t", 1) for line in facts.splitlines() if ":\t" in line)
+    status = process_facts(run_python(kubectl, "print(open('/proc/1/status').read())"))
     assert status["Uid"].split() == ["65532"] * 4
     assert int(status["CapEff"], 16) == 0
     assert status["NoNewPrivs"] == "1"
