@@ -43,6 +43,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get]
+# Access modes of the claims that pods mount: whether replicas on several nodes can share one.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get]
 # What `kubectl describe` shows.
 - apiGroups: [""]
   resources: [events]
@@ -51,10 +55,6 @@ After a change: `make kustomize`. No rule may name Secrets.
 
 {{- /* Only when it serves the whole cluster. */}}
 {{- define "plimsoll.rules.cluster" -}}
-# Kopf looks at which kinds are served, when it watches the whole cluster.
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  verbs: [list, watch]
 # Whether another install that serves a service is still there: the Lease that status.servedBy names.
 - apiGroups: [coordination.k8s.io]
   resources: [leases]

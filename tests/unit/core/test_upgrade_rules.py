@@ -8,10 +8,10 @@ import pytest
 
 from e2e.recorded import Recording, recordings
 from plimsoll.api.schema import resource_schema
-from plimsoll.core import rollout
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.revision import Revision, current, read_revision
 from plimsoll.core.request import FREE_OF_PLAN, Request, read_request
+from plimsoll.core.rollout import Unavailable, choose_target
 
 RECORDINGS: Final = [pytest.param(path, id=path.name.partition(".")[0]) for path in recordings()]
 
@@ -35,13 +35,12 @@ def test_what_an_earlier_operator_kept_can_be_read_and_is_the_template_to_apply(
     assert templates
     for service in recording.services:
         name = service["metadata"]["name"]
-        running = current(_revisions(recording, name))
-        if running is None:
+        kept = _revisions(recording, name)
+        if not kept:
             continue
-        request = _request(service)
-        manifests = rollout.children(request, running, replicas=1)
-        (fleet,) = (m for m in manifests if m["kind"] == "Deployment")
-        assert fleet["spec"]["template"] == templates[name], name
+        target = choose_target(_request(service), Unavailable("Reason", "no answer"), kept)
+        assert target.revision is not None
+        assert target.revision.template == templates[name], name
 
 
 @pytest.mark.parametrize("path", RECORDINGS)

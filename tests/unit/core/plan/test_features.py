@@ -189,7 +189,7 @@ def test_positions_stay_where_the_context_needs_no_more() -> None:
         pytest.param("google/gemma-4-31B-it", 524_288, "in several ways", id="two ways to rotate"),
         pytest.param(VISION, 524_288, "nothing in config.json says", id="sections that nobody wrote"),
         pytest.param("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 524_288, "nothing in config.json", id="no ropes"),
-        pytest.param("Qwen/Qwen3-14B", 65_536, "does not write rope_theta", id="a base that nobody wrote"),
+        pytest.param("Qwen/Qwen2.5-14B-Instruct", 262_144, "does not write rope_theta", id="a base that nobody wrote"),
     ],
 )
 def test_other_positions_cannot_be_stretched(model: str, context: int, says: str) -> None:
