@@ -1,6 +1,7 @@
 """The operator as a process of its own, with the rights of its service account and nothing more."""
 
 import sys
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -58,6 +59,16 @@ class Operator:
 
     def await_ready(self) -> None:
         self.process.await_ready(Api(self.url, self._plane.ca).probe("/readyz"), within_seconds=READY_SECONDS)
+
+    def metric(self, name: str) -> float:
+        """The sum of the series whose line begins so: a name, or a name with its first labels."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+    def writes(self, resource: str) -> int:
+        """Writes of one resource type that it has sent since it started."""
+        return int(self.metric(f'plimsoll_api_writes_total{{resource="{resource}"}}'))
 
     def stop(self) -> None:
         """SIGTERM and wait; it stays down until `start`."""

@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("crd")]
 def crd(kubectl: Kubectl) -> dict[str, Any]:
     """The CRD as the server keeps it, once it serves."""
     kubectl.apply(custom_resource_definition())
-    kubectl("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=30s")
+    # `kubectl wait` fails on an object that has no status yet.
+    eventually(lambda: "Established" in str(kubectl.get("crd", CRD_NAME).get("status", {}).get("conditions")))
     eventually(lambda: "vllmservices" in kubectl("api-resources", "--api-group=plimsoll.dev", "-o", "name"))
     return kubectl.get("crd", CRD_NAME)
 

@@ -15,7 +15,7 @@ from e2e.controlplane import ControlPlane
 from e2e.controlplane.api import Api, ApiError
 from e2e.eventually import eventually
 from e2e.labrun import CHECKOUT
-from e2e.operator_process import MANIFEST, NAMESPACE, Operator, create_account
+from e2e.operator_process import MANIFEST, NAMESPACE, Operator, create_account, install_crds
 from plimsoll.api import names
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(300)]
@@ -36,8 +36,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def with_crd(plane: ControlPlane) -> ControlPlane:
-    plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-    plane.kubectl("wait", "--for=condition=Established", "-f", str(CRDS))
+    install_crds(plane.kubectl, CRDS)
     return plane
 
 
@@ -73,11 +72,6 @@ def _answer(operator: Operator, path: str) -> tuple[int, str]:
     except urllib.error.HTTPError as refusal:
         with refusal:
             return refusal.code, refusal.read().decode()
-
-
-def _metric(operator: Operator, name: str) -> float:
-    _, text = _answer(operator, "/metrics")
-    return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
 
 
 def test_without_the_crd_it_waits_says_so_and_starts_by_itself_later(plane: ControlPlane) -> None:
@@ -184,12 +178,12 @@ def test_killed_in_the_middle_it_finishes_without_duplicates(with_crd: ControlPl
 def test_a_deletion_that_every_watch_missed_is_found(with_crd: ControlPlane, operator: Operator) -> None:
     _apply(with_crd, "ghost")
     eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/ghost"))
-    known = _metric(operator, "plimsoll_services ")
+    known = operator.metric("plimsoll_services ")
     assert operator.process.pid is not None
     os.kill(operator.process.pid, signal.SIGSTOP)
     with_crd.kubectl("delete", "vllm", "ghost")
     os.kill(operator.process.pid, signal.SIGCONT)
-    eventually(lambda: _metric(operator, "plimsoll_services ") == known - 1)
+    eventually(lambda: operator.metric("plimsoll_services ") == known - 1)
     eventually(lambda: not _exists(with_crd, f"{DEPLOYMENTS}/ghost"))
 
 

@@ -47,8 +47,11 @@ def documents(helm: Path, template: str, *arguments: str) -> list[str]:
 
 
 def run(helm: Path, *arguments: str) -> str:
-    """Helm's stdout; CalledProcessError with its stderr when it fails."""
-    return subprocess.run([str(helm), *arguments], check=True, capture_output=True, text=True).stdout
+    """Helm's stdout; RuntimeError with its stderr when it fails."""
+    done = subprocess.run([str(helm), *arguments], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"helm {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _clean(texts: Sequence[str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.inventory import InventoryFile
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.lease import KubeLease
+from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
@@ -34,10 +35,12 @@ from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
+from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core.election import Timing
 from plimsoll.core.plan.inventory import InventoryError
+from plimsoll.core.policy import PolicyError
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
 
@@ -66,8 +69,12 @@ class Operator:
 
     @classmethod
     async def create(cls, settings: Settings) -> "Operator":
-        """Connect the parts; raises CredentialsError without credentials, InventoryError for an unusable inventory."""
-        inventory = InventoryFile.opened(settings.inventory)
+        """Connect the parts.
+
+        Raises:
+            CredentialsError: there are none. InventoryError, PolicyError: a file of the owner cannot be used.
+        """
+        inventory, policy = InventoryFile.opened(settings.inventory), read_policy_file(settings.pod_policy)
         configuration = await load_configuration(settings.kubeconfig)
         cluster = KubeCluster(configuration, settings.request_timeout_seconds, _count_write)
         clock, cache = SystemClock(), Cache()
@@ -77,11 +84,17 @@ class Operator:
         fenced = FencedCluster(cluster, elector.write_seconds)
         optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
         sweep.optional = optional.usable
-        planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current)
+        planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
         reconciler = Reconciler(
-            cache, planner, Children(fenced, cache), reporter, survey, postmortem, clock.wall_seconds
+            cache,
+            planner,
+            Children(fenced, cache, Turns(fenced, clock.monotonic)),
+            reporter,
+            survey,
+            postmortem,
+            clock.wall_seconds,
         )
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(
@@ -232,7 +245,7 @@ def main() -> int:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
-    except (CredentialsError, InventoryError) as error:
+    except (CredentialsError, InventoryError, PolicyError) as error:
         log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:

@@ -21,6 +21,8 @@ class Settings:
     kubeconfig: str = ""
     """Path of a kubeconfig; empty: the pod's service account, else the user's default."""
     prometheus_url: str = ""
+    pod_policy: str = ""
+    """Path of the owner's pod policy (docs/pods.md); empty: the default policy."""
     inventory: str = ""
     """Path of the file of GPU prices, node sizes, budgets and reserves; empty: the catalogue's figures, no budget."""
     http_host: str = "0.0.0.0"  # noqa: S104 - probes come from the kubelet, from outside the pod
@@ -44,6 +46,7 @@ class Settings:
             namespaces=tuple(n for n in read.text("NAMESPACES", "").replace(" ", "").split(",") if n),
             kubeconfig=env.get("KUBECONFIG", ""),
             prometheus_url=read.text("PROMETHEUS_URL", ""),
+            pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),
             http_host=read.text("HTTP_HOST", cls.http_host),
             http_port=int(read.number("HTTP_PORT", cls.http_port, 0, 65535)),

@@ -18,7 +18,7 @@ from aiohttp import ClientSession
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.commands import CONTROLLER_QPS
 from e2e.labrun import CHECKOUT
-from e2e.operator_process import MANIFEST, Operator, create_account
+from e2e.operator_process import MANIFEST, Operator, create_account, install_crds
 from plimsoll.adapters.kube import KubeCluster, load_configuration
 from plimsoll.adapters.ports import (
     CHILDREN,
@@ -46,8 +46,7 @@ def main() -> None:
     """Print all figures."""
     with ControlPlane(prometheus=False, qps=CONTROLLER_QPS, log=lambda _: None) as plane:
         kubectl = plane.kubectl
-        kubectl("apply", "--server-side", "-f", str(CHECKOUT / "crds"))
-        kubectl("wait", "--for=condition=Established", "-f", str(CHECKOUT / "crds"))
+        install_crds(kubectl, CHECKOUT / "crds")
         create_account(kubectl)
         for namespace in ("one", "many", "bare"):
             kubectl("create", "namespace", namespace)

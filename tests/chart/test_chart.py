@@ -13,6 +13,7 @@ import yaml
 from prometheus_client.metrics_core import Metric
 
 from plimsoll.core.plan.inventory import read_inventory
+from plimsoll.core.podtemplate.check import owners_policy
 from plimsoll.metrics import REGISTRY
 from plimsoll.settings import PREFIX, Settings
 from tests.chart.conftest import VALUES, Object, Render, one
@@ -63,6 +64,19 @@ def test_a_value_reaches_the_operator_as_it_was_written(render: Render) -> None:
     values = yaml.safe_load((VALUES / "everything.yaml").read_text())["settings"]
     read = {re.sub(r"_", "", field).lower(): value for field, value in vars(settings).items()}
     assert {name: read[name.lower()] for name in values} == values
+
+
+def test_the_pod_policy_is_the_file_that_the_operator_reads(render: Render) -> None:
+    objects = render("everything")
+    path = environment(objects)["PLIMSOLL_POD_POLICY"]
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    (mount,) = (m for m in container(objects)["volumeMounts"] if path.startswith(m["mountPath"]))
+    (volume,) = (v for v in pod["volumes"] if v["name"] == mount["name"])
+    data = one(objects, "ConfigMap", volume["configMap"]["name"])["data"]
+    policy = owners_policy(yaml.safe_load(data[path.removeprefix(f"{mount['mountPath']}/")]))
+    assert policy.allow.host_paths == ("/mnt/models",)
+    assert policy.defaults.spec is not None
+    assert "PLIMSOLL_POD_POLICY" not in environment(render())
 
 
 def test_an_inventory_reaches_the_operator_as_a_file(render: Render) -> None:

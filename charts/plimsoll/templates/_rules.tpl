@@ -43,6 +43,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get]
+# Access modes of the claims that pods mount: whether replicas on several nodes can share one.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get]
 # What `kubectl describe` shows.
 - apiGroups: [""]
   resources: [events]

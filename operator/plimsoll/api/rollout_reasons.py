@@ -51,8 +51,8 @@ UNSCHEDULABLE: Final = _reason(
 )
 QUOTA_EXCEEDED: Final = _reason(
     "QuotaExceeded",
-    "A ResourceQuota of the namespace does not allow another pod.",
-    "Raise the quota that the message names, or ask for fewer replicas.",
+    "A ResourceQuota of the namespace does not allow another pod, or another object of the service.",
+    "Raise the quota that the message names, or ask for fewer replicas; the operator tries again by itself.",
 )
 PODS_REFUSED: Final = _reason(
     "PodsRefused",

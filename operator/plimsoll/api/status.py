@@ -129,6 +129,9 @@ class Host(APIModel):
     memory_bytes: Count = Field(description="Memory, shared memory included.")
     cpu_cores: Count = Field(description="CPU cores.")
     shared_memory_bytes: Count = Field(description="Size of /dev/shm.")
+    exclusive_volume: bool | None = Field(
+        default=None, description="Whether it mounts a volume that no second pod may mount: then no surge."
+    )
 
 
 class Rejected(APIModel):

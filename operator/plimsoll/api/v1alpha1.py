@@ -14,6 +14,7 @@ from pydantic.config import JsonDict
 from plimsoll.api import names
 from plimsoll.api.engine_features import KVOffloadSpec, LoRASpec, SpeculativeSpec
 from plimsoll.api.model import APIModel, Rule, unique
+from plimsoll.api.podtemplate import PodTemplate
 from plimsoll.api.units import ByteQuantity, Duration
 from plimsoll.api.weights import ImageReference, ObjectName, WeightsSource
 
@@ -493,6 +494,14 @@ class VLLMServiceSpec(APIModel):
     engine: EngineSpec = Field(default=EngineSpec(), description="The vLLM engine: version, image, further arguments.")
     startup: StartupSpec | None = Field(default=None, description="How long a pod may take to start.")
     drain: DrainSpec | None = Field(default=None, description="How a pod ends without losing requests.")
+    pod_template: PodTemplate | None = Field(
+        default=None,
+        description=(
+            "Further labels, variables, volumes, sidecars and scheduling of the pods, merged into ours as Kubernetes "
+            "merges, within what the operator's owner allows (docs/pods.md). A change restarts the pods, a few at a "
+            "time."
+        ),
+    )
     replicas: int = Field(
         default=1,
         description=(

@@ -35,6 +35,8 @@ LEAVING_RECHECK_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 1.0
 REFUSED_RECHECK_SECONDS: Final = 15.0
 """A refusal may end without an event of ours: a ConfigMap corrected, a right granted, a GPU freed."""
+CONTEST_RECHECK_SECONDS: Final = 60.0
+"""A contest is over when nobody changes anything for a while: that makes no event."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Reconciler:
         service = self.cache.get(SERVICES, *key)
         if service is None or service["metadata"].get("deletionTimestamp"):
             self.reporter.forget(key)
+            self.children.forget(key)
             return None
         try:
             request = read_request(service)
@@ -93,15 +96,17 @@ class Reconciler:
         if target.revision:
             step = self._step(seen, target.revision, wanted, policy)
             applied = await self._apply(request, target.revision, step, live, seen.kept)
-        if self._just_made(request, live):
+        if self._unseen(key, request):
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, seen, wanted, step, applied, policy)
         written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), wanted)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
-        if facts.refusal or facts.blocked or facts.update_unknown or facts.waits:
-            return REFUSED_RECHECK_SECONDS
-        return min((wait for wait in (again, written) if wait is not None), default=None)
+        changeable = facts.refusal or facts.blocked or facts.update_unknown or facts.waits
+        looking = changeable or any(pod.unplaced for pod in seen.pods)
+        contested = CONTEST_RECHECK_SECONDS if applied.contest else None
+        waits = (again, written, REFUSED_RECHECK_SECONDS if looking else None, applied.again_seconds, contested)
+        return min((wait for wait in waits if wait is not None), default=None)
 
     async def _gather(self, key: Key, request: Request, live: Live) -> _Seen:
         """What runs and what should; a plan whose engine failed is made once more with what the engine said."""
@@ -152,7 +157,7 @@ class Reconciler:
             serving=sum(pod.phase in ("ready", "unready") for pod in pods),
             starting=sum(pod.phase == "loading" for pod in pods),
             unplaced_seconds=max(waits, default=0.0),
-            failed=bool(seen.live and seen.live.deadline_exceeded) or any(p.phase == "failing" for p in seen.new_pods),
+            failed=bool(seen.live and seen.live.deadline_exceeded) or any(map(_fails_for_good, seen.new_pods)),
         )
 
     async def _apply(
@@ -166,10 +171,13 @@ class Reconciler:
             await self.children.tidy(request, target, step, live, kept)
         return applied
 
-    def _just_made(self, request: Request, live: Live) -> bool:
-        """The Deployment is new: what its controller makes of it, a moment later, is the first thing to report."""
-        known = (DEPLOYMENTS, request.name) in live
-        return not known and self.cache.get(DEPLOYMENTS, request.namespace, request.name) is not None
+    def _unseen(self, key: Key, request: Request) -> bool:
+        """We wrote the Deployment a moment ago: what its controller makes of it, at once, is what to report.
+
+        Without this a mere change of the count, which is a new generation too, would show as a roll-out.
+        """
+        live = self._fleet(request)
+        return live is not None and not live.seen and self.children.just_wrote(key, DEPLOYMENTS)
 
     def _facts(
         self, request: Request, seen: _Seen, wanted: int, step: Step | None, applied: Applied, policy: Policy
@@ -185,6 +193,7 @@ class Reconciler:
             update=target.update,
             update_unknown=target.update_unknown,
             limited=observe.limited(request, target, wanted),
+            contest=applied.contest,
             rollout=step.why if step and not request.held_because else "",
             waits=step.waiting if step and not request.held_because else None,
         )
@@ -201,6 +210,10 @@ class Reconciler:
         )
         fleet = observe.fleet(request, live, seen.pods, wanted, waits=facts.waits is not None)
         return replace(facts, fleet=fleet, obstacle=hindrance.obstacle(view)), hindrance.due(view)
+
+
+def _fails_for_good(pod: PodState) -> bool:
+    return pod.ended is not None and pod.ended.restarts >= hindrance.RESTARTS_THAT_LAST
 
 
 def _needs_room(seen: _Seen) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plimsoll.api import names, reasons
+from plimsoll.api import names, reasons, write_reasons
 from plimsoll.api.reasons import Reason
 from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.pods import Phase
@@ -33,6 +33,14 @@ class Problem:
 
     reason: str
     message: str
+
+
+@dataclass(frozen=True)
+class Contest:
+    """Somebody keeps changing what is ours. ``fleet_differs``: pods therefore do not run what was planned."""
+
+    problem: Problem
+    fleet_differs: bool = False
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,7 @@ class Facts:
     update: Problem | None = None
     update_unknown: str = ""
     limited: Problem | None = None
+    contest: Contest | None = None
     rollout: str = ""
     """How pods are being replaced, and why so; empty at rest."""
     waits: Obstacle | None = None
@@ -85,6 +94,7 @@ def decide(facts: Facts) -> tuple[Condition, ...]:
         _available(facts),
         _plan_update(facts),
         _limited(facts),
+        _contested(facts),
         *_unobserved(),
     )
 
@@ -110,7 +120,12 @@ def _merged(before: Mapping[str, Any], condition: Condition, generation: int, no
 
 
 def _problem(facts: Facts) -> Problem | None:
-    return facts.refusal or facts.blocked
+    """What needs a human, the worst first."""
+    return facts.refusal or facts.blocked or _grave(facts)
+
+
+def _grave(facts: Facts) -> Problem | None:
+    return facts.contest.problem if facts.contest and facts.contest.fleet_differs else None
 
 
 def _in_the_way(facts: Facts) -> Obstacle | None:
@@ -125,7 +140,9 @@ def _ready(facts: Facts) -> Condition:
     problem, fleet = _problem(facts), facts.fleet
     if problem:
         serving = fleet.ready if fleet else 0
-        tail = f" The previous fleet keeps serving ({serving} ready)." if serving else ""
+        tail = (
+            f" The previous fleet keeps serving ({serving} ready)." if serving and problem is not _grave(facts) else ""
+        )
         return Condition(names.READY, "False", problem.reason, problem.message + tail)
     if facts.held and fleet is None:
         return _say(names.READY, "False", reasons.ON_HOLD, facts.held)
@@ -205,6 +222,12 @@ def _limited(facts: Facts) -> Condition:
     if facts.limited:
         return Condition(names.SCALING_LIMITED, "True", facts.limited.reason, facts.limited.message)
     return _say(names.SCALING_LIMITED, "False", reasons.WITHIN_LIMITS, "the wanted replicas are within the limits")
+
+
+def _contested(facts: Facts) -> Condition:
+    if facts.contest:
+        return Condition(names.CONTESTED, "True", facts.contest.problem.reason, facts.contest.problem.message)
+    return _say(names.CONTESTED, "False", write_reasons.NOT_CONTESTED, "nobody else changes what the operator sets")
 
 
 def _unobserved() -> tuple[Condition, ...]:

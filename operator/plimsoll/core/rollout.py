@@ -96,7 +96,7 @@ def replanned(
 
 def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any] | None = None) -> Revision:
     """The revision that a fresh plan would become. ``learned``: what an engine taught that it was made with."""
-    template = pod_template(plan, PodRequest(request.name, request.spec, request.restart))
+    template = pod_template(plan, PodRequest(request.name, request.spec, request.restart, plan.policy))
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
     reported[_PLANNED] = reported["choice"].pop("replicas")
