@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -175,6 +177,21 @@ def may(kubectl: Kubectl, verb: str, resource: str, namespace: str) -> bool:
         return "yes" in kubectl("auth", "can-i", verb, resource, "-n", namespace, f"--as={ACCOUNT}")
     except KubectlError:  # its way to say no
         return False
+
+
+def expressions() -> list[str]:
+    files = CHART / "files"
+    groups = yaml.safe_load((files / "alerts.yaml").read_text())["groups"]
+    panels = json.loads((files / "dashboard.json").read_text())["panels"]
+    alerts = [rule["expr"] for group in groups for rule in group["rules"]]
+    return alerts + [target["expr"] for panel in panels for target in panel["targets"]]
+
+
+@pytest.mark.parametrize("expression", expressions())
+def test_prometheus_understands_alerts_and_dashboard(lab: Lab, expression: str) -> None:
+    query = urllib.parse.urlencode({"query": expression})
+    with urllib.request.urlopen(f"{lab.plane.prometheus_url}/api/v1/query?{query}") as answer:
+        assert json.load(answer)["status"] == "success"
 
 
 def test_a_definition_that_kubectl_made_is_taken_over_only_when_told(helm: Helm, kubectl: Kubectl) -> None:

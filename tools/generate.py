@@ -7,8 +7,10 @@ hand.
 import argparse
 import difflib
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from plimsoll.api.reasons import REASONS
 from plimsoll.api.schema import CRD_NAME, resource_schema
 from plimsoll.cli import crd
 from plimsoll.metrics import REGISTRY
+from plimsoll.settings import PREFIX, Settings
 from tools import argocd
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -156,6 +159,46 @@ def _table(head: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> Iterator[s
     yield from (f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows)
 
 
+def settings_read() -> set[str]:
+    """The variables that the operator reads."""
+    asked = _Asked(set())
+    Settings.from_env(asked)
+    return {name for name in asked if name.startswith(PREFIX)}
+
+
+@dataclass(frozen=True)
+class _Asked(Mapping[str, str]):
+    """An environment without variables that remembers which were asked for."""
+
+    names: set[str]
+
+    def __getitem__(self, name: str) -> str:
+        self.names.add(name)
+        raise KeyError(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def _settings_without_value() -> Iterator[str]:
+    """A line for each; ``tests/chart`` looks at the other way, and at what the chart makes of the values."""
+    values = yaml.safe_load((ROOT / CHART / "values.yaml").read_text(encoding="utf-8"))
+    have = {variable(name) for name in (*values["settings"], *values)} | {f"{PREFIX}NAMESPACE"}
+    for name in sorted(settings_read() - have):
+        yield (
+            f"{CHART}/values.yaml: no value for {name}; add it to settings, to values.schema.json and to "
+            "tests/chart/values/everything.yaml, then run `make generate kustomize`"
+        )
+
+
+def variable(setting: str) -> str:
+    """``sweepSeconds`` → ``PLIMSOLL_SWEEP_SECONDS``."""
+    return PREFIX + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", setting).upper()
+
+
 def _difference(path: Path, wanted: str) -> str:
     """A diff from the file to what it should be; empty when it is current."""
     file = ROOT / path
@@ -185,7 +228,9 @@ def main() -> int:
             (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
             (ROOT / path).write_text(text, encoding="utf-8")
             print(f"wrote {path}")
-    return 1 if check and stale else 0
+    unset = list(_settings_without_value())
+    print("\n".join(unset), file=sys.stderr, end="\n" if unset else "")
+    return 1 if unset or (check and stale) else 0
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from plimsoll.core.podtemplate.check import owners_policy
 from plimsoll.metrics import REGISTRY
 from plimsoll.settings import PREFIX, Settings
 from tests.chart.conftest import VALUES, Object, Render, one
+from tools.generate import settings_read, variable
 from tools.kustomize import CHART, NAMESPACE, ROOT
 
 CASES = sorted(path.stem for path in VALUES.glob("*.yaml"))
@@ -43,18 +44,6 @@ def rules(objects: list[Object]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield found["metadata"]["name"], rule
 
 
-class Asked(dict[str, str]):
-    """An environment that remembers what it was asked for."""
-
-    def __init__(self, content: dict[str, str]) -> None:
-        super().__init__(content)
-        self.names: set[str] = set()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.names.add(name)
-        return super().get(name, default)
-
-
 @pytest.mark.parametrize("values", CASES)
 def test_lint_finds_nothing(helm: Path, values: str) -> None:
     arguments = [str(helm), "lint", "--strict", str(CHART), f"--values={VALUES / values}.yaml"]
@@ -64,9 +53,7 @@ def test_lint_finds_nothing(helm: Path, values: str) -> None:
 
 
 def test_every_setting_of_the_operator_has_a_value_and_every_value_is_a_setting(render: Render) -> None:
-    asked = Asked({})
-    Settings.from_env(asked)
-    wanted = {name for name in asked.names if name.startswith(PREFIX)} - NOT_SETTINGS
+    wanted = settings_read() - NOT_SETTINGS
     given = {name for name in environment(render("everything")) if name.startswith(PREFIX)} - NOT_SETTINGS
     assert wanted - given == set(), f"the operator reads these and no value sets them; {HOW_TO_ADD}"
     assert given - wanted == set(), "the chart sets these and the operator does not read them"
@@ -284,11 +271,10 @@ def test_the_charts_limits_are_the_operators() -> None:
     ranges = {name: (p["minimum"], p["maximum"]) for name, p in properties.items() if "minimum" in p}
     assert ranges
     for name, (low, high) in ranges.items():
-        variable = PREFIX + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
-        Settings.from_env({variable: str(low)})
-        Settings.from_env({variable: str(high)})
-        with pytest.raises(ValueError, match=variable):
-            Settings.from_env({variable: str(high + 1)})
+        Settings.from_env({variable(name): str(low)})
+        Settings.from_env({variable(name): str(high)})
+        with pytest.raises(ValueError, match=variable(name)):
+            Settings.from_env({variable(name): str(high + 1)})
 
 
 def test_schema_and_defaults_have_the_same_values() -> None:
