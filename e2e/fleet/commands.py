@@ -1,4 +1,4 @@
-"""``fault pod|metrics|node`` and ``load`` as commands of a lab's command line, over the control socket."""
+"""``fault pod|engines|metrics|node`` and ``load`` as commands of a lab's command line, over the control socket."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def add_to(app: typer.Typer, socket: Path) -> None:
     def pod(name: str, kind: str, namespace: Namespace = "default") -> None:
         """Break a pod: crash, oom, image, hang or slow-load."""
         _call(socket, "fault_pod", namespace=namespace, name=name, kind=kind)
+
+    @fault.command()
+    def engines(missing_gib: float = 0.0, taken_gib: float = 0.0) -> None:
+        """Take memory from engines that start from now on: --missing-gib of their pool, --taken-gib of the GPU."""
+        _call(socket, "fault_engines", missing_gib=missing_gib, taken_gib=taken_gib)
 
     @fault.command()
     def metrics(name: str, kind: str, namespace: Namespace = "default") -> None:

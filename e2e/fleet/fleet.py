@@ -14,11 +14,13 @@ from e2e.fleet.addresses import AddressBlock
 from e2e.fleet.api import Api, read_kubeconfig
 from e2e.fleet.control import ControlServer
 from e2e.fleet.engine import SimpleEngine
+from e2e.fleet.gpus import GIB
 from e2e.fleet.kubelet import Kubelet
 from e2e.fleet.load import LoadReport, Target
 from e2e.fleet.nodes import NodeAgent, NodeSpec
 from e2e.fleet.pod import POD_FAULTS, Pod
 from e2e.fleet.podlogs import PodLogs
+from e2e.fleet.pool import Trouble
 from e2e.fleet.process import Launch, Process
 from e2e.fleet.vllm import EngineFactory, VllmOptions
 
@@ -49,7 +51,8 @@ class Fleet:
     ) -> None:
         self._kubeconfig, self._specs, self._back_off_scale = kubeconfig, nodes, back_off_scale
         self._control_socket, self._heartbeat_seconds = control_socket, heartbeat_seconds
-        self._start = start or partial(launcher.start, options=VllmOptions(load_seconds, engine))
+        self._trouble = Trouble()
+        self._start = start or partial(launcher.start, options=VllmOptions(load_seconds, engine, self._trouble))
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
@@ -83,6 +86,10 @@ class Fleet:
         """Crash (the engine dies; exit 0 as measured) · oom (137) · image (killed, image gone) · hang · slow-load."""
         _known("pod fault", kind, POD_FAULTS)
         await self._kubelet.find(namespace, name).fault(kind)
+
+    async def fault_engines(self, missing_gib: float = 0.0, taken_gib: float = 0.0) -> None:
+        """Engines that start from now on find less memory: they need more themselves, or others hold it. 0: well."""
+        self._trouble.missing_bytes, self._trouble.taken_bytes = int(missing_gib * GIB), int(taken_gib * GIB)
 
     async def fault_metrics(self, namespace: str, name: str, kind: str) -> None:
         """Absent (404) · stale (frozen) · nan · old-names · duplicate · none (well again)."""
@@ -122,6 +129,7 @@ class Fleet:
     def _commands(self) -> dict[str, Callable[..., Any]]:
         return {
             "fault_pod": self.fault_pod,
+            "fault_engines": self.fault_engines,
             "fault_metrics": self.fault_metrics,
             "fault_node": self.fault_node,
             "load": self._load_command,

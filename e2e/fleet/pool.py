@@ -13,6 +13,19 @@ from e2e.fleet.vllm_args import EngineArgs
 CONCURRENT_BATCHES = 2  # async scheduling, the default on CUDA: two steps may be in flight
 
 
+@dataclass
+class Trouble:
+    """What an outside hand does to the memory of engines that start from now on (bytes of each GPU)."""
+
+    missing_bytes: int = 0
+    """The engine itself takes so much more than recorded: its pool is smaller."""
+    taken_bytes: int = 0
+    """Somebody else holds so much of the GPU when the engine starts."""
+
+
+WELL = Trouble()
+
+
 @dataclass(frozen=True)
 class Pool:
     """The KV cache one engine starts with."""
@@ -80,7 +93,7 @@ def check_config(args: EngineArgs, visible_gpus: int) -> None:
         raise refusals.world_size_above_gpus(ranks, visible_gpus)
 
 
-def size(args: EngineArgs, gpu: Gpu, *, allow_long: bool = False) -> Pool:
+def size(args: EngineArgs, gpu: Gpu, *, allow_long: bool = False, trouble: Trouble = WELL) -> Pool:
     """The pool of this start.
 
     Raises:
@@ -95,7 +108,7 @@ def size(args: EngineArgs, gpu: Gpu, *, allow_long: bool = False) -> Pool:
         max_model_len=_max_model_len(layout, args, allow_long=allow_long),
         max_num_seqs=args["max_num_seqs"] or gpu.default_seqs,
         max_num_batched_tokens=args["max_num_batched_tokens"] or _default_batched_tokens(layout, gpu),
-        available_bytes=_available_bytes(layout, args, gpu),
+        available_bytes=_available_bytes(layout, args, gpu, trouble),
     )
     if args["max_model_len"] == -1 and pool.longest_that_fits:
         pool = replace(pool, max_model_len=pool.longest_that_fits)
@@ -118,9 +131,9 @@ def _max_model_len(layout: Layout, args: EngineArgs, *, allow_long: bool) -> int
     return asked
 
 
-def _available_bytes(layout: Layout, args: EngineArgs, gpu: Gpu) -> int:
+def _available_bytes(layout: Layout, args: EngineArgs, gpu: Gpu, trouble: Trouble) -> int:
     """Bytes for KV cache on the worst rank: utilisation of the device less weights and the committed reserve."""
-    free, total = gpu.free_at_start_bytes, gpu.torch_total_bytes
+    free, total = gpu.free_at_start_bytes - trouble.taken_bytes, gpu.torch_total_bytes
     given: int | None = args["kv_cache_memory_bytes"]
     weights = layout.weight_bytes
     if weights is None and given is None:
@@ -133,7 +146,7 @@ def _available_bytes(layout: Layout, args: EngineArgs, gpu: Gpu) -> int:
     requested: int = math.ceil(total * args["gpu_memory_utilization"])
     if requested > free:
         raise refusals.not_enough_free_memory(free, total, args["gpu_memory_utilization"], requested)
-    available = requested - weights - gpu.reserve_bytes(layout.tensor_parallel)
+    available = requested - weights - gpu.reserve_bytes(layout.tensor_parallel) - trouble.missing_bytes
     if available <= 0:
         raise refusals.no_kv_memory()
     return available

@@ -8,13 +8,13 @@ import shlex
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from e2e.fleet import enginelog, layouts, pool, vllm_args
 from e2e.fleet.engine import Engine, Recorder, SimpleEngine
 from e2e.fleet.gpus import Gpu
 from e2e.fleet.metrics_page import MetricsPage
-from e2e.fleet.pool import Pool
+from e2e.fleet.pool import Pool, Trouble
 from e2e.fleet.process import SIGTERM_EXIT, Launch, TaskProcess
 from e2e.fleet.refusals import IN_ENGINE, Refusal
 from e2e.fleet.server import VllmServer, cache_config
@@ -34,6 +34,7 @@ class VllmOptions:
 
     load_seconds: float = 5.0
     engine: EngineFactory = SimpleEngine
+    trouble: Trouble = field(default_factory=Trouble)
 
 
 class FakeVllm(TaskProcess):
@@ -91,7 +92,8 @@ class FakeVllm(TaskProcess):
     def _size(self, args: EngineArgs, gpu: Gpu) -> Pool | Refusal:
         """The pool; what only a loaded engine can refuse is returned, what the configuration refuses is raised."""
         try:
-            return pool.size(args, gpu, allow_long=self._launch.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1")
+            allow_long = self._launch.env.get("VLLM_ALLOW_LONG_MAX_MODEL_LEN") == "1"
+            return pool.size(args, gpu, allow_long=allow_long, trouble=self._options.trouble)
         except Refusal as refusal:
             if refusal.case != IN_ENGINE:
                 raise

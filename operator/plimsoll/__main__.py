@@ -28,9 +28,11 @@ from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
+from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
+from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
@@ -77,7 +79,10 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
-        reconciler = Reconciler(cache, planner, Children(fenced, cache), reporter)
+        survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
+        reconciler = Reconciler(
+            cache, planner, Children(fenced, cache), reporter, survey, postmortem, clock.wall_seconds
+        )
         loop = Loop(queue, reconciler.reconcile, clock.monotonic)
         return cls(
             settings, cluster, clock, cache, queue, sweep, optional, loop, elector, asyncio.Event(), clock.monotonic()

@@ -38,7 +38,7 @@ class Watching:
         try:
             await kopf.operator(
                 registry=chosen,
-                settings=settings(self.request_timeout_seconds, clusterwide=not self.namespaces),
+                settings=settings(self.request_timeout_seconds),
                 clusterwide=not self.namespaces,
                 namespaces=self.namespaces,
                 standalone=True,
@@ -83,7 +83,7 @@ def registry(cache: Cache, queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
     return handlers
 
 
-def settings(request_timeout_seconds: float, *, clusterwide: bool) -> kopf.OperatorSettings:
+def settings(request_timeout_seconds: float) -> kopf.OperatorSettings:
     """Kopf's settings; each differs from the default for a measured reason (operator-practice, part A.2)."""
     chosen = kopf.OperatorSettings()
     chosen.networking.request_timeout = request_timeout_seconds
@@ -93,7 +93,8 @@ def settings(request_timeout_seconds: float, *, clusterwide: bool) -> kopf.Opera
     chosen.watching.chunk_size = 500
     chosen.posting.enabled = False
     chosen.peering.standalone = True
-    chosen.scanning.disabled = not clusterwide
+    # Whether our kind is served is asked by control/discovery.py, which needs no right on CRDs and namespaces.
+    chosen.scanning.disabled = True
     chosen.process.ultimate_exiting_timeout = 30
     chosen.persistence.finalizer = f"{names.GROUP}/unused"
     return chosen

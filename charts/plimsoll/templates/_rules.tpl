@@ -35,6 +35,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [pods]
   verbs: [list, watch]
+# Why an engine ended: the end of its log, read once a restart, bounded. Without it only exit and last words are known.
+- apiGroups: [""]
+  resources: [pods/log]
+  verbs: [get]
 # spec.model.configRef names a ConfigMap of the service's own namespace.
 - apiGroups: [""]
   resources: [configmaps]
@@ -47,10 +51,11 @@ After a change: `make kustomize`. No rule may name Secrets.
 
 {{- /* Only when it serves the whole cluster. */}}
 {{- define "plimsoll.rules.cluster" -}}
-# Kopf looks at which kinds are served, when it watches the whole cluster.
-- apiGroups: [apiextensions.k8s.io]
-  resources: [customresourcedefinitions]
-  verbs: [list, watch]
+# Free GPUs, before a roll-out: nodes of the product, and (with the right on pods above) what runs on them. Without it
+# none counts as free: several replicas are replaced one at a time, a single one only with rollout.noSpareGPU: Recreate.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list]
 {{- end -}}
 
 {{- /* In the operator's own namespace. */}}

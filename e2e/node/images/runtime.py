@@ -27,6 +27,8 @@ def layer() -> Layer:
     files: dict[str, Source] = {
         "/tmp": Folder(0o1777),
         "/etc/passwd": Text(f"root:x:0:0:root:/:/nologin\nnonroot:x:{USER_ID}:{USER_ID}:nonroot:/tmp:/nologin\n"),
+        # glibc asks the name server first otherwise, and /etc/hosts only after it failed.
+        "/etc/nsswitch.conf": Text("hosts: files dns\n"),
         "/etc/group": Text(f"root:x:0:\nnonroot:x:{USER_ID}:\n"),
     }
     files.update(_standard_library())

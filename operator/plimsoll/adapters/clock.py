@@ -19,6 +19,10 @@ class SystemClock:
         """RFC 3339 in UTC, whole seconds."""
         return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
+    def wall_seconds(self) -> float:
+        """Seconds since 1970, by the wall clock."""
+        return time.time()
+
     def stamp(self) -> str:
         """RFC 3339 in UTC, microseconds, as Leases carry it."""
         return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -17,6 +17,7 @@ from kubernetes.aio.client import ApiClient, Configuration
 
 from plimsoll.adapters.clock import monotonic
 from plimsoll.adapters.ports import (
+    PODS,
     Change,
     ClusterError,
     ConflictError,
@@ -157,9 +158,12 @@ class KubeCluster:
         """One object; NotFoundError when there is none."""
         return await self._request("GET", _path(kind, namespace, name))
 
-    async def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> AsyncIterator[Object]:
+    async def list(
+        self, kind: Kind, namespace: str | None = None, selector: str = "", fields: str = ""
+    ) -> AsyncIterator[Object]:
         """All objects of a kind, page by page. An expired page token starts the listing anew at the caller's."""
-        query = {"limit": str(PAGE_SIZE)} | ({"labelSelector": selector} if selector else {})
+        chosen = {"labelSelector": selector, "fieldSelector": fields}
+        query = {"limit": str(PAGE_SIZE), **{key: value for key, value in chosen.items() if value}}
         while True:
             page = await self._request("GET", _path(kind, namespace), query)
             for item in page.get("items") or ():
@@ -230,6 +234,20 @@ class KubeCluster:
     async def create(self, kind: Kind, manifest: Object) -> Object:
         """Create an object that nobody updates afterwards."""
         return await self._write("POST", kind, _path(kind, manifest["metadata"]["namespace"]), {}, manifest)
+
+    async def log(
+        self, namespace: str, pod: str, container: str, *, previous: bool, tail_lines: int, limit_bytes: int
+    ) -> str:
+        """The end of a container's log; ``previous``: of its run before this one."""
+        query = {
+            "container": container,
+            "previous": str(previous).lower(),
+            "tailLines": str(tail_lines),
+            "limitBytes": str(limit_bytes),
+        }
+        path, timeout = _path(PODS, namespace, pod, "log"), aiohttp.ClientTimeout(total=self._timeout, connect=5)
+        raw = await _body("GET", path, await self._send("GET", path, query, None, "", timeout))
+        return raw.decode("utf-8", "replace")
 
     async def replace(self, kind: Kind, manifest: Object) -> Object:
         """Replace just the version that the manifest names; ConflictError when it has changed since.
@@ -319,8 +337,12 @@ class KubeCluster:
 
 
 async def _json(method: str, path: str, response: aiohttp.ClientResponse) -> Object:
+    return cast("Object", json.loads(await _body(method, path, response)))
+
+
+async def _body(method: str, path: str, response: aiohttp.ClientResponse) -> bytes:
     try:
-        return cast("Object", json.loads(await response.read()))
+        return await response.read()
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         raise UnreachableError(f"{method} {path}: the answer broke off ({error})") from error
 

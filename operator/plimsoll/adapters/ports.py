@@ -31,6 +31,7 @@ NETWORK_SERVICES = Kind("", "v1", "services", "Service")
 DISRUPTION_BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
 PODS = Kind("", "v1", "pods", "Pod")
+NODES = Kind("", "v1", "nodes", "Node")
 EVENTS = Kind("", "v1", "events", "Event")
 LEASES = Kind("coordination.k8s.io", "v1", "leases", "Lease")
 LEADER_WORKER_SETS = Kind("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet")
@@ -90,8 +91,10 @@ class Cluster(Protocol):
     async def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """One object; NotFoundError when there is none."""
 
-    def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> AsyncIterator[Object]:
-        """All objects of a kind, page by page."""
+    def list(
+        self, kind: Kind, namespace: str | None = None, selector: str = "", fields: str = ""
+    ) -> AsyncIterator[Object]:
+        """All objects of a kind, page by page; ``fields`` is a field selector."""
 
     async def version(self, kind: Kind, namespace: str | None = None) -> str:
         """A version to watch from: what a listing made after this call shows is at least as new."""
@@ -109,6 +112,11 @@ class Cluster(Protocol):
 
     async def create(self, kind: Kind, manifest: Object) -> Object:
         """Create an object that nobody updates afterwards (an Event)."""
+
+    async def log(
+        self, namespace: str, pod: str, container: str, *, previous: bool, tail_lines: int, limit_bytes: int
+    ) -> str:
+        """The end of a container's log; ``previous``: of its run before this one."""
 
     async def served(self, kind: Kind) -> bool:
         """Whether the API server serves this kind now."""

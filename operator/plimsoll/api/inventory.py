@@ -24,6 +24,16 @@ class ProductInventory(APIModel):
     gpus: int | None = Field(
         default=None, description="GPUs of this product that one service may hold.", ge=0, le=MAX_GPUS
     )
+    grow_to: int | None = Field(
+        default=None,
+        alias="growTo",
+        description=(
+            "GPUs of this product that the whole cluster may come to have, where nodes are added on demand: up to "
+            "that a roll-out counts on a spare one that is not there yet."
+        ),
+        ge=0,
+        le=MAX_GPUS,
+    )
     memory_gib: GiB | None = Field(
         default=None,
         alias="memoryGiB",

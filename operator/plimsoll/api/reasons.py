@@ -2,12 +2,13 @@
 
 A new reason is one more constant; ``docs/reference.md`` lists it after ``tools/generate.py``. Reasons never change
 their name, since alerts and scripts match on them. The planner's refusals carry the names of `plimsoll predict`
-(``camel_reason``). Why an engine failed stands in ``engine_reasons.py``.
+(``camel_reason``). Why a roll-out waits stands in ``rollout_reasons.py``, why an engine
+failed in ``engine_reasons.py``.
 """
 
 from typing import Final
 
-from plimsoll.api import engine_reasons
+from plimsoll.api import engine_reasons, rollout_reasons
 from plimsoll.api.names import (
     AVAILABLE,
     EXPERIMENTING,
@@ -44,13 +45,6 @@ REPLICAS_UNAVAILABLE: Final = Reason(
     "Fewer replicas are ready than wanted, and no roll-out explains it.",
     "Look at the pods that are not ready: Pending means no free GPU, restarts mean the engine fails; read its log with "
     "`plimsoll check-log`.",
-)
-
-FAILING: Final = Reason(
-    "Failing",
-    (READY, AVAILABLE),
-    "Pods cannot start or end again: the message carries the engine's last words.",
-    "Read the message; `kubectl logs --previous` of the pod it is about shows the whole story.",
 )
 
 FEASIBLE: Final = Reason("Feasible", (PLANNED,), "A plan is in force.", _NOTHING)
@@ -280,5 +274,5 @@ DISABLED: Final = Reason(
     "Nothing to do, unless you want it: the message names the setting.",
 )
 
-REASONS: Final = {**table(globals()), **engine_reasons.REASONS}
-"""Every reason by its name: those of this file in its order, then those of engines that fail."""
+REASONS: Final = {**table(globals()), **rollout_reasons.REASONS, **engine_reasons.REASONS}
+"""Every reason by its name: those of this file in its order, then those of roll-outs and of engines that fail."""

@@ -313,6 +313,21 @@ class TuningSpec(APIModel):
     )
 
 
+class RolloutSpec(APIModel):
+    """How pods are replaced when their template changes."""
+
+    no_spare_gpu: Literal["Wait", "Recreate"] = Field(
+        default="Wait",
+        alias="noSpareGPU",
+        description=(
+            "What to do when a change needs new pods, the service has a single replica, and no GPU is free for a "
+            "second one beside it (none in the cluster, or maxGPUs does not allow it). Wait: keep serving with the old "
+            "pod until a GPU is free. Recreate: end the old pod first, which interrupts the service for as long as the "
+            "new one loads. Several replicas are replaced one at a time and need no spare GPU."
+        ),
+    )
+
+
 class EngineSpec(APIModel):
     """The vLLM engine."""
 
@@ -474,6 +489,7 @@ class VLLMServiceSpec(APIModel):
     tuning: TuningSpec = Field(
         default=TuningSpec(), description="Experiments with engine flags while the service runs."
     )
+    rollout: RolloutSpec = Field(default=RolloutSpec(), description="How pods are replaced when they must change.")
     engine: EngineSpec = Field(default=EngineSpec(), description="The vLLM engine: version, image, further arguments.")
     startup: StartupSpec | None = Field(default=None, description="How long a pod may take to start.")
     drain: DrainSpec | None = Field(default=None, description="How a pod ends without losing requests.")

@@ -12,6 +12,7 @@ COMMANDS: Final = {
     "predict": "plimsoll.cli.predict:predict",
     "diff": "plimsoll.cli.diff:diff",
     "explain": "plimsoll.cli.explain:explain",
+    "simulate": "plimsoll.cli.simulate:simulate",
     "check-log": "plimsoll.cli.check_log:check_log",
     "hold": "plimsoll.cli.verbs:hold",
     "accept": "plimsoll.cli.verbs:accept",
@@ -32,6 +33,7 @@ Start here:
   plimsoll plan deploy/ --html plans.html  the same with pictures, for who signs for the GPUs
   plimsoll diff old.yaml new.yaml          what a change costs, and which pods restart
   plimsoll explain NAME -n NAMESPACE       what a live service does, and why
+  plimsoll simulate --service service.yaml --trace burst   who would have been served, at what cost
   plimsoll check-log start.log             why an engine did not start, and what to change
 """
 

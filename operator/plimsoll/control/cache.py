@@ -12,7 +12,8 @@ from typing import Any, Final, NamedTuple
 
 from plimsoll.adapters.ports import CHILDREN, DEPLOYMENTS, PODS, SERVICES, Kind
 from plimsoll.api import names
-from plimsoll.core.pods import PodState, Summary, pod_state, summarise
+from plimsoll.core.pods import PodState, pod_state
+from plimsoll.core.stable_text import stable
 
 
 class Key(NamedTuple):
@@ -26,12 +27,16 @@ class Key(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
+REFUSED_LIMIT: Final = 400
+
+
 @dataclass(frozen=True)
 class _Stored:
     version: int
     seen: int
     service: Key
-    body: bytes | PodState
+    body: bytes | PodState | None
+    """JSON of an object; what a pod is doing; None of a pod that is not part of the fleet."""
 
 
 _META_FIELDS: Final = (
@@ -102,7 +107,7 @@ class Cache:
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
         """An object as last seen (trimmed, with the version it was seen at), or None."""
         stored = self._objects.get(kind, {}).get(Key(namespace, name))
-        if stored is None or isinstance(stored.body, PodState):
+        if stored is None or not isinstance(stored.body, bytes):
             return None
         found: dict[str, Any] = json.loads(stored.body)
         if stored.version:
@@ -118,11 +123,11 @@ class Cache:
                 found[kind, name] = obj
         return found
 
-    def pods(self, service: Key) -> Summary:
-        """What the service's pods are doing."""
+    def pods(self, service: Key) -> tuple[PodState, ...]:
+        """What the pods of the service's fleet are doing."""
         known = self._objects.get(PODS, {})
         stored = (known[Key(service.namespace, name)].body for name in self._pods.get(service, ()))
-        return summarise(body for body in stored if isinstance(body, PodState))
+        return tuple(body for body in stored if isinstance(body, PodState))
 
     def _link(self, kind: Kind, service: Key, name: str) -> None:
         if kind is PODS:
@@ -167,7 +172,8 @@ def _compact(kind: Kind, obj: Mapping[str, Any]) -> bytes:
 def _deployment_status(status: Mapping[str, Any]) -> dict[str, Any]:
     figures = ("observedGeneration", "replicas", "updatedReplicas", "readyReplicas", "availableReplicas")
     kept = {k: status[k] for k in figures if k in status}
-    progressing: Mapping[str, Any] = next(
-        (c for c in status.get("conditions") or () if c.get("type") == "Progressing"), {}
-    )
-    return {**kept, "progressReason": progressing.get("reason", "")}
+    conditions = {c.get("type"): c for c in status.get("conditions") or ()}
+    progressing, failure = (conditions.get(kind, {}) for kind in ("Progressing", "ReplicaFailure"))
+    # The name of the pod that could not be made is another one each time.
+    refused = stable(failure.get("message", ""), REFUSED_LIMIT) if failure.get("status") == "True" else ""
+    return {**kept, "progressReason": progressing.get("reason", ""), "refused": refused}

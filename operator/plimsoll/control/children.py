@@ -26,6 +26,7 @@ from plimsoll.core.manifests.deployment import scale
 from plimsoll.core.manifests.revision import Revision, outdated
 from plimsoll.core.ownership import judge
 from plimsoll.core.request import Request
+from plimsoll.core.steps import Step
 
 log = logging.getLogger("plimsoll.children")
 
@@ -89,14 +90,14 @@ class Children:
         return Applied()
 
     async def tidy(
-        self, request: Request, revision: Revision, replicas: int, live: Live, revisions: Sequence[Revision]
+        self, request: Request, revision: Revision, step: Step, live: Live, revisions: Sequence[Revision]
     ) -> None:
         """Delete what is ours and no longer meant: the PDB of a single replica, revisions beyond the last five."""
         budget = live.get((DISRUPTION_BUDGETS, request.name))
-        if replicas <= 1 and budget and judge(budget, request.name, request.uid).verdict == "ours":
+        if step.replicas <= 1 and budget and judge(budget, request.name, request.uid).verdict == "ours":
             await self._delete(DISRUPTION_BUDGETS, budget)
         kept = [*(r for r in revisions if r.name != revision.name), revision]
-        for name in outdated(kept):
+        for name in outdated(kept, step.revision.name if step.revision else ""):
             await self._delete(REVISIONS, live[REVISIONS, name])
 
     async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live) -> Object | None:

@@ -29,9 +29,11 @@ class FencedCluster:
         """One object; NotFoundError when there is none."""
         return await self.cluster.get(kind, namespace, name)
 
-    def list(self, kind: Kind, namespace: str | None = None, selector: str = "") -> AsyncIterator[Object]:
+    def list(
+        self, kind: Kind, namespace: str | None = None, selector: str = "", fields: str = ""
+    ) -> AsyncIterator[Object]:
         """All objects of a kind, page by page."""
-        return self.cluster.list(kind, namespace, selector)
+        return self.cluster.list(kind, namespace, selector, fields)
 
     async def version(self, kind: Kind, namespace: str | None = None) -> str:
         """A version to watch from."""
@@ -40,6 +42,14 @@ class FencedCluster:
     def watch(self, kind: Kind, namespace: str | None, selector: str, since: str) -> AsyncIterator[Change]:
         """Changes after a listing's version."""
         return self.cluster.watch(kind, namespace, selector, since)
+
+    async def log(
+        self, namespace: str, pod: str, container: str, *, previous: bool, tail_lines: int, limit_bytes: int
+    ) -> str:
+        """The end of a container's log."""
+        return await self.cluster.log(
+            namespace, pod, container, previous=previous, tail_lines=tail_lines, limit_bytes=limit_bytes
+        )
 
     async def served(self, kind: Kind) -> bool:
         """Whether the API server serves this kind now."""

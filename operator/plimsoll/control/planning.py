@@ -24,6 +24,7 @@ from plimsoll.core.drift import digest
 from plimsoll.core.plan.asked import draft_name
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
+from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction, to_dict
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.request import Request
@@ -48,8 +49,11 @@ class Planner:
     _catalogue: Files = field(default_factory=dict)
     _catalogue_until: float = float("-inf")
 
-    async def plan(self, request: Request) -> Outcome:
-        """A Plan, a Refusal, or Unavailable when the model's configuration could not be had."""
+    async def plan(self, request: Request, correction: Correction = NOTHING_LEARNED) -> Outcome:
+        """A Plan, a Refusal, or Unavailable when the model's configuration could not be had.
+
+        ``correction``: what an engine that failed has taught.
+        """
         try:
             config = await self._config(request)
         except UnreadableError as error:
@@ -58,9 +62,9 @@ class Planner:
         # No part of the fingerprint, but of what a plan may count on: bounds of replicas, leave to take fp8 KV.
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas, request.spec.tuning.model_dump())
         self._forget_plans_of_another_inventory()
-        key = digest([request.fingerprint, *bounds, *seen])
+        key = digest([request.fingerprint, *bounds, *seen, to_dict(correction)])
         if key not in self._plans:
-            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, self._inventory)
+            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, self._inventory, correction)
             while len(self._plans) > REMEMBERED_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)

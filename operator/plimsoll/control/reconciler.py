@@ -1,11 +1,12 @@
 """One reconcile of one service: gather → plan → apply what differs → report. A second run writes nothing.
 
-What each step does stands elsewhere: which plan runs in ``core/rollout.py``, writing children in ``children.py``,
-what is seen of them in ``core/observe.py``, the status in ``report.py``.
+What each step does stands elsewhere: which plan runs in ``core/rollout.py``, the next step of the fleet in
+``core/steps.py``, writing children in ``children.py``, what is in the way in ``core/hindrance.py``, the status in
+``report.py``. Nodes and logs are looked at only when a decision or a sentence needs them.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -15,17 +16,45 @@ from plimsoll.api import reasons
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.planning import Planner
+from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
-from plimsoll.core import observe, rollout
+from plimsoll.control.survey import Survey
+from plimsoll.core import hindrance, learn, observe, replan, rollout
 from plimsoll.core.conditions import Facts, Problem
-from plimsoll.core.manifests.revision import read_revision
+from plimsoll.core.hindrance import View
+from plimsoll.core.live import LiveFleet, read_live, template_hash
+from plimsoll.core.manifests.revision import Revision, read_revision
+from plimsoll.core.ownership import judge
+from plimsoll.core.placement import read_needs
+from plimsoll.core.pods import PodState
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Target
+from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 1.0
 REFUSED_RECHECK_SECONDS: Final = 15.0
-"""A refusal may end without an event of ours: a ConfigMap corrected, a right granted."""
+"""A refusal may end without an event of ours: a ConfigMap corrected, a right granted, a GPU freed."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What there is of a service, and what should run."""
+
+    target: Target
+    kept: Sequence[Revision]
+    live: LiveFleet | None
+    pods: tuple[PodState, ...]
+    """Of the fleet, those that are leaving left out."""
+    tried: str = ""
+    """What came of a second try to plan, when nothing did."""
+    finding: Finding | None = None
+
+    @property
+    def new_pods(self) -> list[PodState]:
+        """Pods of the target's template."""
+        wanted = template_hash(self.target.revision.template) if self.target.revision else ""
+        return [pod for pod in self.pods if pod.template == wanted]
 
 
 @dataclass
@@ -36,6 +65,10 @@ class Reconciler:
     planner: Planner
     children: Children
     reporter: Reporter
+    survey: Survey
+    postmortem: Postmortem
+    wall_seconds: Callable[[], float]
+    """Seconds since 1970: to compare with times that pods carry."""
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; the seconds after which to look again, or None when only an event should cause it."""
@@ -51,45 +84,134 @@ class Reconciler:
         return await self._act(key, service, request)
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
-        outcome = await self.planner.plan(request)
         live = self.cache.children(key)
-        revisions = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
-        target = rollout.choose_target(request, outcome, revisions)
-        replicas = rollout.replicas(request, target, live.get((DEPLOYMENTS, request.name)))
-        applied = Applied()
-        if target.revision and not request.held_because:
-            manifests = rollout.children(request, target.revision, replicas)
-            applied = await self.children.bring(request, manifests, replicas, live)
-            if applied.blocked is None and not applied.waiting:
-                await self.children.tidy(request, target.revision, replicas, live, revisions)
+        seen = await self._gather(key, request, live)
+        target = seen.target
+        wanted = rollout.replicas(request, target, live.get((DEPLOYMENTS, request.name)))
+        policy = await self._policy(request, seen)
+        step, applied = None, Applied()
+        if target.revision:
+            step = self._step(seen, target.revision, wanted, policy)
+            applied = await self._apply(request, target.revision, step, live, seen.kept)
         if self._just_made(request, live):
             return FIRST_LOOK_SECONDS
-        facts = self._facts(key, request, target, replicas, applied)
-        again = await self.reporter.report(key, service, facts, rollout.reported_plan(target, replicas), replicas)
+        facts, again = self._facts(request, seen, wanted, step, applied, policy)
+        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), wanted)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
-        if facts.refusal or facts.blocked or facts.update_unknown:
-            return REFUSED_RECHECK_SECONDS
-        return again
+        changeable = facts.refusal or facts.blocked or facts.update_unknown or facts.waits
+        looking = changeable or any(pod.unplaced for pod in seen.pods)
+        waits = (again, written, REFUSED_RECHECK_SECONDS if looking else None)
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    async def _gather(self, key: Key, request: Request, live: Live) -> _Seen:
+        """What runs and what should; a plan whose engine failed is made once more with what the engine said."""
+        kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
+        known = replan.known(request, kept)
+        target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known)
+        pods = tuple(pod for pod in self.cache.pods(key) if pod.phase != "terminating")
+        seen = _Seen(target, kept, self._fleet(request), pods)
+        finding = await self.postmortem.of(request.namespace, seen.new_pods)
+        if finding is None or target.revision is None or target.frozen or request.held_because:
+            return replace(seen, finding=finding)
+        lesson = learn.correction(finding.failure, finding.log, target.revision.plan)
+        if lesson is None:
+            return replace(seen, finding=finding)
+        if replan.was_tried(request, kept):
+            return replace(seen, finding=finding, tried=replan.TRIED)
+        together = lesson.added_to(known)
+        again = await self.planner.plan(request, together)
+        target, tried = rollout.replanned(request, target, kept, again, together)
+        return replace(seen, target=target, tried=tried, finding=finding if target is seen.target else None)
+
+    def _fleet(self, request: Request) -> LiveFleet | None:
+        obj = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
+        if obj is None or judge(obj, request.name, request.uid).verdict != "ours":
+            return None
+        return read_live(obj)
+
+    async def _policy(self, request: Request, seen: _Seen) -> Policy:
+        """What the roll-out may count on. Nodes are looked at only where a pod would have to be placed."""
+        allowed = Policy(
+            max_gpus=request.spec.hardware.max_gpus, may_recreate=request.spec.rollout.no_spare_gpu == "Recreate"
+        )
+        if seen.target.revision is None or not _needs_room(seen):
+            return allowed
+        needs = read_needs(seen.target.revision.template["spec"])
+        room = await self.survey.room(needs)
+        return replace(allowed, room=room, on_demand=self.survey.on_demand(needs, room))
+
+    def _step(self, seen: _Seen, target: Revision, wanted: int, policy: Policy) -> Step:
+        if seen.target.frozen and seen.live:
+            return keep(seen.kept, seen.live)
+        return next_step(target, seen.kept, seen.live, wanted, policy, self._progress(seen))
+
+    def _progress(self, seen: _Seen) -> Progress:
+        pods, now = seen.pods, self.wall_seconds()
+        waits = [now - pod.since_seconds for pod in seen.new_pods if pod.unplaced and pod.since_seconds is not None]
+        return Progress(
+            serving=sum(pod.phase in ("ready", "unready") for pod in pods),
+            starting=sum(pod.phase == "loading" for pod in pods),
+            unplaced_seconds=max(waits, default=0.0),
+            failed=bool(seen.live and seen.live.deadline_exceeded) or any(map(_fails_for_good, seen.new_pods)),
+        )
+
+    async def _apply(
+        self, request: Request, target: Revision, step: Step, live: Live, kept: Sequence[Revision]
+    ) -> Applied:
+        if request.held_because:
+            return Applied()
+        manifests = rollout.children(request, target, step)
+        applied = await self.children.bring(request, manifests, step.replicas, live)
+        if applied.blocked is None and not applied.waiting:
+            await self.children.tidy(request, target, step, live, kept)
+        return applied
 
     def _just_made(self, request: Request, live: Live) -> bool:
         """The Deployment is new: what its controller makes of it, a moment later, is the first thing to report."""
         known = (DEPLOYMENTS, request.name) in live
         return not known and self.cache.get(DEPLOYMENTS, request.namespace, request.name) is not None
 
-    def _facts(self, key: Key, request: Request, target: Target, replicas: int, applied: Applied) -> Facts:
-        deployment = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
-        return Facts(
+    def _facts(
+        self, request: Request, seen: _Seen, wanted: int, step: Step | None, applied: Applied, policy: Policy
+    ) -> tuple[Facts, float | None]:
+        """What the conditions depend on, and the seconds after which time alone may change it."""
+        target, live = seen.target, self._fleet(request)
+        facts = Facts(
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
             refusal=target.refusal,
             blocked=applied.blocked,
             waiting=applied.waiting,
             held=request.held_because,
-            fleet=observe.fleet(request, deployment, self.cache.pods(key), replicas),
             update=target.update,
             update_unknown=target.update_unknown,
-            limited=observe.limited(request, target, replicas),
+            limited=observe.limited(request, target, wanted),
+            rollout=step.why if step and not request.held_because else "",
+            waits=step.waiting if step and not request.held_because else None,
         )
+        if live is None or target.revision is None:
+            return facts, None
+        view = View(
+            live=live,
+            pods=seen.pods if facts.waits else seen.new_pods,
+            now_seconds=self.wall_seconds(),
+            load_seconds=target.revision.load_seconds,
+            failure=seen.finding.failure if seen.finding else None,
+            tried=seen.tried,
+            room=policy.room,
+        )
+        fleet = observe.fleet(request, live, seen.pods, wanted, waits=facts.waits is not None)
+        return replace(facts, fleet=fleet, obstacle=hindrance.obstacle(view)), hindrance.due(view)
+
+
+def _fails_for_good(pod: PodState) -> bool:
+    return pod.ended is not None and pod.ended.restarts >= hindrance.RESTARTS_THAT_LAST
+
+
+def _needs_room(seen: _Seen) -> bool:
+    """Whether a decision or a sentence depends on what nodes have left."""
+    assert seen.target.revision is not None  # noqa: S101 - asked only with one
+    return starts_rollout(seen.target.revision, seen.live) or any(pod.unplaced for pod in seen.pods)
 
 
 def _first_error(error: ValidationError) -> str:

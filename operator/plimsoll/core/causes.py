@@ -93,7 +93,7 @@ def _rows() -> Iterator[tuple[Reason, Remedy, str]]:
         r"User-specified max_model_len \((?P<max_model_len>\d+)\) is greater than the derived max_model_len "
         r"\(\w+=(?P<model_limit>\d+)",
     )  # fmt: skip
-    yield reasons.KV_DTYPE_UNSUPPORTED, "human", (
+    yield reasons.KV_DTYPE_UNSUPPORTED, "replan", (
         r"kv_cache_dtype not supported|kv-cache is not supported with fp8 checkpoints|FP8 KV cache is not supported|"
         r"fp8e4(?:nv|b15|b8) (?:data type is )?not supported|Unsupported (?:data type of kv cache|kv.?cache.?dtype)|"
         r"(?:does not support|doesn't support|not support(?:ed)?.{0,20}) (?:fp8 )?kv[ _-]?cache"

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from plimsoll.api import names, reasons
 from plimsoll.api.reasons import Reason
-from plimsoll.core.pods import Phase, Summary
+from plimsoll.core.obstacle import Obstacle
+from plimsoll.core.pods import Phase
 
 MESSAGE_LIMIT: Final = 2000
 
@@ -46,8 +47,7 @@ class Fleet:
     updated_ready: int = 0
     rolled_out: bool = False
     """The Deployment controller has seen our template and every replica runs it."""
-    deadline_exceeded: bool = False
-    pods: Summary = field(default_factory=lambda: Summary({}))
+    pods: Mapping[Phase, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,6 +67,12 @@ class Facts:
     update: Problem | None = None
     update_unknown: str = ""
     limited: Problem | None = None
+    rollout: str = ""
+    """How pods are being replaced, and why so; empty at rest."""
+    waits: Obstacle | None = None
+    """Why a new template is not rolled out yet; the fleet goes on with the old one."""
+    obstacle: Obstacle | None = None
+    """Why the fleet is not what it should be, as far as its pods tell."""
 
 
 def decide(facts: Facts) -> tuple[Condition, ...]:
@@ -107,6 +113,14 @@ def _problem(facts: Facts) -> Problem | None:
     return facts.refusal or facts.blocked
 
 
+def _in_the_way(facts: Facts) -> Obstacle | None:
+    """What keeps the fleet from becoming what is planned; nothing when it is so already."""
+    fleet = facts.fleet
+    if facts.waits or fleet is None or fleet.wanted == 0:
+        return facts.waits
+    return facts.obstacle if _progressing(fleet) else None
+
+
 def _ready(facts: Facts) -> Condition:
     problem, fleet = _problem(facts), facts.fleet
     if problem:
@@ -117,16 +131,18 @@ def _ready(facts: Facts) -> Condition:
         return _say(names.READY, "False", reasons.ON_HOLD, facts.held)
     if facts.waiting or fleet is None:
         return _say(names.READY, "False", reasons.PROGRESSING, facts.waiting or "creating the fleet")
+    obstacle = _in_the_way(facts)
+    if obstacle:
+        return Condition(names.READY, "False", obstacle.reason, _progress(facts, fleet))
     if fleet.wanted == 0:
         return _say(names.READY, "True", reasons.PARKED, "no replicas are wanted")
     if _progressing(fleet):
-        reason = reasons.FAILING if fleet.pods.count("failing") else reasons.PROGRESSING
-        return _say(names.READY, "False", reason, _progress(fleet))
+        return _say(names.READY, "False", reasons.PROGRESSING, _progress(facts, fleet))
     return _say(names.READY, "True", reasons.FLEET_READY, f"{fleet.ready} of {fleet.wanted} replicas ready")
 
 
 def _reconciling(facts: Facts) -> Condition:
-    fleet = facts.fleet
+    fleet, obstacle = facts.fleet, _in_the_way(facts)
     if _problem(facts):
         return _say(names.RECONCILING, "False", reasons.NOT_PLANNED, "waiting for a change: see Stalled")
     if facts.waiting:
@@ -135,17 +151,22 @@ def _reconciling(facts: Facts) -> Condition:
         return _say(names.RECONCILING, "False", reasons.ON_HOLD, facts.held)
     if fleet is None:
         return _say(names.RECONCILING, "True", reasons.APPLYING, "creating the fleet")
+    if obstacle:
+        status = "False" if obstacle.lasting else "True"
+        return Condition(names.RECONCILING, status, obstacle.reason, _progress(facts, fleet))
     if not fleet.rolled_out:
-        return _say(names.RECONCILING, "True", reasons.ROLLING_OUT, _progress(fleet))
+        return _say(names.RECONCILING, "True", reasons.ROLLING_OUT, _progress(facts, fleet))
     if _progressing(fleet):
-        return _say(names.RECONCILING, "True", reasons.WAITING_FOR_PODS, _progress(fleet))
+        return _say(names.RECONCILING, "True", reasons.WAITING_FOR_PODS, _progress(facts, fleet))
     return _say(names.RECONCILING, "False", reasons.UP_TO_DATE, "the fleet runs the current plan")
 
 
 def _stalled(facts: Facts) -> Condition:
-    problem = _problem(facts)
+    problem, obstacle = _problem(facts), _in_the_way(facts)
     if problem:
         return Condition(names.STALLED, "True", problem.reason, problem.message)
+    if obstacle and obstacle.lasting and not facts.waiting and not facts.held:
+        return Condition(names.STALLED, "True", obstacle.reason, obstacle.message)
     return _say(names.STALLED, "False", reasons.NOT_STALLED, "nothing needs a human")
 
 
@@ -163,13 +184,12 @@ def _available(facts: Facts) -> Condition:
         return _say(names.AVAILABLE, "True", reasons.MINIMUM_REPLICAS_AVAILABLE, "at least one replica serves")
     if fleet.wanted == 0:
         return _say(names.AVAILABLE, "False", reasons.PARKED, "no replicas are wanted")
-    phases: tuple[tuple[Phase, Reason], ...] = (
-        ("failing", reasons.FAILING),
-        ("loading", reasons.LOADING),
-        ("pending", reasons.PENDING),
-    )
-    reason = next((reason for phase, reason in phases if fleet.pods.counts.get(phase)), reasons.NO_REPLICA_READY)
-    return _say(names.AVAILABLE, "False", reason, _progress(fleet))
+    obstacle = _in_the_way(facts)
+    if obstacle:
+        return Condition(names.AVAILABLE, "False", obstacle.reason, _progress(facts, fleet))
+    phases: tuple[tuple[Phase, Reason], ...] = (("loading", reasons.LOADING), ("pending", reasons.PENDING))
+    reason = next((reason for phase, reason in phases if fleet.pods.get(phase)), reasons.NO_REPLICA_READY)
+    return _say(names.AVAILABLE, "False", reason, _progress(facts, fleet))
 
 
 def _plan_update(facts: Facts) -> Condition:
@@ -202,11 +222,10 @@ def _progressing(fleet: Fleet) -> bool:
     return not fleet.rolled_out or fleet.updated_ready < fleet.floor
 
 
-def _progress(fleet: Fleet) -> str:
-    counts = ", ".join(f"{n} {phase}" for phase, n in sorted(fleet.pods.counts.items()) if phase != "ready" and n)
+def _progress(facts: Facts, fleet: Fleet) -> str:
+    counts = ", ".join(f"{n} {phase}" for phase, n in sorted(fleet.pods.items()) if phase != "ready" and n)
     parts = [f"{fleet.updated_ready} of {fleet.wanted} replicas ready with the current plan"]
     parts += [counts] if counts else []
-    text = "; ".join(parts)
-    if fleet.deadline_exceeded:
-        text += "; slower than planned (progress deadline exceeded)"
-    return f"{text}. {fleet.pods.why}" if fleet.pods.why else text
+    parts += [facts.rollout] if facts.rollout else []
+    obstacle = _in_the_way(facts)
+    return f"{'; '.join(parts)}. {obstacle.message}" if obstacle else "; ".join(parts)

@@ -8,25 +8,13 @@ and normalises quantities, so plain equality would differ for ever.
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from plimsoll.api import names
+from plimsoll.core.quantity import quantity
 
 MERGE_KEYS: Final = ("name", "containerPort", "mountPath", "port", "uid", "topologyKey", "type", "key")
 """The field that identifies a list's entries, first that all desired entries have (Kubernetes' own merge keys)."""
-
-_SUFFIXES: Final[Mapping[str, Decimal]] = {
-    "m": Decimal("0.001"),
-    "k": Decimal(10**3),
-    "M": Decimal(10**6),
-    "G": Decimal(10**9),
-    "T": Decimal(10**12),
-    "Ki": Decimal(2**10),
-    "Mi": Decimal(2**20),
-    "Gi": Decimal(2**30),
-    "Ti": Decimal(2**40),
-}
 
 
 def stamp(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,20 +92,5 @@ def _same_scalar(desired: Any, live: Any) -> bool:  # noqa: ANN401 - JSON
         return desired is live
     if desired == live:
         return True
-    wanted, found = _quantity(desired), _quantity(live)
+    wanted, found = quantity(desired), quantity(live)
     return wanted is not None and wanted == found
-
-
-def _quantity(value: Any) -> Decimal | None:  # noqa: ANN401 - JSON
-    text = str(value)
-    for suffix in sorted(_SUFFIXES, key=len, reverse=True):
-        if text.endswith(suffix):
-            return _decimal(text[: -len(suffix)], _SUFFIXES[suffix])
-    return _decimal(text, Decimal(1))
-
-
-def _decimal(text: str, factor: Decimal) -> Decimal | None:
-    try:
-        return Decimal(text) * factor
-    except InvalidOperation:
-        return None

@@ -1,33 +1,26 @@
 """What is seen of a service's fleet, as the conditions need it. Pure: the live Deployment in, figures out."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from plimsoll.api import reasons
 from plimsoll.core import rollout
 from plimsoll.core.conditions import Fleet, Problem
-from plimsoll.core.ownership import judge
-from plimsoll.core.pods import Summary
+from plimsoll.core.live import LiveFleet
+from plimsoll.core.pods import PodState, counts
 from plimsoll.core.request import Request
 from plimsoll.core.rollout import Target
 
 
-def fleet(request: Request, live: Mapping[str, Any] | None, pods: Summary, replicas: int) -> Fleet | None:
-    """The main Deployment as last seen, or None when there is none of ours. ``replicas``: how many are wanted."""
-    if live is None or judge(live, request.name, request.uid).verdict != "ours":
-        return None
-    status = live.get("status", {})
-    total, ready, updated = (int(status.get(k, 0)) for k in ("replicas", "readyReplicas", "updatedReplicas"))
-    seen = int(status.get("observedGeneration", 0)) >= int(live["metadata"].get("generation", 0))
+def fleet(request: Request, live: LiveFleet, pods: Iterable[PodState], replicas: int, *, waits: bool) -> Fleet:
+    """The main workload as last seen. ``replicas``: how many are wanted. ``waits``: for another template."""
     return Fleet(
         wanted=replicas,
         floor=_floor(request, replicas),
-        replicas=total,
-        ready=ready,
-        updated_ready=min(ready, updated) if seen else 0,
-        rolled_out=seen and updated == total and total >= min(replicas, 1),
-        deadline_exceeded=status.get("progressReason") == "ProgressDeadlineExceeded",
-        pods=pods,
+        replicas=live.replicas,
+        ready=live.ready,
+        updated_ready=0 if waits else min(live.ready, live.updated) if live.seen else 0,
+        rolled_out=not waits and not live.mixed and live.replicas >= min(replicas, 1),
+        pods=counts(pods),
     )
 
 

@@ -1,88 +1,160 @@
-"""What a service's pods are doing, in the words of a condition. Pure: pod objects in, a summary out."""
+"""What one pod of a service is doing, in the words of a condition. Pure: a pod object in, a value out.
 
+Only what a decision needs is kept, in words that do not change while nothing does: an equal value wakes nobody.
+"""
+
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal
 
+from plimsoll.api import names
+from plimsoll.api import rollout_reasons as rollout
+from plimsoll.core.live import template_hash
 from plimsoll.core.manifests.pod import CONTAINER
+from plimsoll.core.obstacle import Obstacle
+from plimsoll.core.stable_text import stable
 
-Phase = Literal["ready", "loading", "pending", "failing", "terminating"]
+Phase = Literal["ready", "unready", "loading", "pending", "failing", "terminating"]
 
 PULL_FAILURES: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 CONFIG_FAILURES: Final = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 MESSAGE_LIMIT: Final = 300
+LAST_WORDS_LIMIT: Final = 4096
+_MISSING: Final = re.compile(r"(?i)secret|configmap|persistentvolumeclaim|references non-existent|couldn't find key")
+_NEVER: Final = re.compile(r"(?i)not found|unauthorized|denied|manifest unknown|invalid reference|InvalidImageName")
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How the engine's container ended last. ``previous``: another run has begun, the log is that of the one before."""
+
+    exit_code: int
+    reason: str
+    last_words: str
+    restarts: int
+    previous: bool
 
 
 @dataclass(frozen=True)
 class PodState:
-    """One pod: its phase as a fleet sees it, and why, when there is something to say."""
+    """One pod as a fleet sees it."""
 
     phase: Phase
-    why: str = ""
+    name: str = ""
+    uid: str = ""
+    template: str = ""
+    """Hash of the template it was made from."""
+    since_seconds: float | None = None
+    """When it was made (pending) or its container started (loading), seconds of the wall clock."""
+    unplaced: str = ""
+    """The scheduler's words when no node takes it."""
+    obstacle: Obstacle | None = None
+    ended: Ended | None = None
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Counts by phase, and the most telling reason of a pod that is neither ready nor just loading."""
-
-    counts: Mapping[Phase, int]
-    why: str = ""
-
-    def count(self, phase: Phase) -> int:
-        """Pods in this phase."""
-        return self.counts.get(phase, 0)
-
-
-def summarise(states: Iterable[PodState]) -> Summary:
-    """Failing pods speak first, then pending ones."""
-    found = list(states)
-    counts: dict[Phase, int] = {}
-    for state in found:
-        counts[state.phase] = counts.get(state.phase, 0) + 1
-    telling = [s.why for phase in ("failing", "pending") for s in found if s.phase == phase and s.why]
-    return Summary(counts, telling[0] if telling else "")
-
-
-def pod_state(pod: Mapping[str, Any]) -> PodState:
-    """What one pod is doing."""
-    status = pod.get("status", {})
-    if pod["metadata"].get("deletionTimestamp"):
-        return PodState("terminating")
-    container: Mapping[str, Any] = next(
+def pod_state(pod: Mapping[str, Any]) -> PodState | None:
+    """What one pod is doing; None for one that is not part of the fleet (a canary)."""
+    meta, status = pod["metadata"], pod.get("status", {})
+    if (meta.get("labels") or {}).get(names.LABEL_TRACK, names.TRACK_MAIN) != names.TRACK_MAIN:
+        return None
+    found: Mapping[str, Any] = next(
         (c for c in status.get("containerStatuses") or () if c.get("name") == CONTAINER), {}
     )
-    failure = _failure(container) or _pod_failure(status)
-    if failure:
-        return PodState("failing", failure[:MESSAGE_LIMIT])
-    if _condition(status, "Ready").get("status") == "True":
-        return PodState("ready")
+    phase = _phase(meta, status, found)
+    began = meta.get("creationTimestamp") if phase == "pending" else _started(found)
     scheduled = _condition(status, "PodScheduled")
-    if scheduled.get("status") == "False":
-        return PodState("pending", f"no node takes the pod: {scheduled.get('message', '')}"[:MESSAGE_LIMIT])
-    return PodState("loading" if "running" in container.get("state", {}) else "pending")
+    unplaced = stable(scheduled.get("message", ""), MESSAGE_LIMIT) if scheduled.get("status") == "False" else ""
+    return PodState(
+        phase=phase,
+        name=meta["name"],
+        uid=meta.get("uid", ""),
+        template=template_hash({"metadata": meta}),
+        since_seconds=_seconds(began) if phase in ("pending", "loading") else None,
+        unplaced=placed_words(unplaced) if phase == "pending" else "",
+        obstacle=_obstacle(meta, status, found) if phase == "failing" else None,
+        ended=_ended(found) if phase == "failing" else None,
+    )
 
 
-def _failure(container: Mapping[str, Any]) -> str:
+def counts(pods: Iterable[PodState]) -> dict[Phase, int]:
+    """Pods by phase."""
+    found: dict[Phase, int] = {}
+    for pod in pods:
+        found[pod.phase] = found.get(pod.phase, 0) + 1
+    return found
+
+
+def placed_words(message: str) -> str:
+    """The scheduler's reasons without how many nodes each holds for, sorted: the same words while the reasons stay."""
+    _, _, reasons = message.partition(" nodes are available: ")
+    reasons = (reasons or message).partition(" preemption: ")[0].partition(" no new claims")[0]
+    parts = {re.sub(r"^\d+ ", "", part).strip(" .") for part in re.split(r", (?=\d+ )", reasons)}
+    return ", ".join(sorted(part for part in parts if part))
+
+
+def _phase(meta: Mapping[str, Any], status: Mapping[str, Any], container: Mapping[str, Any]) -> Phase:
+    if meta.get("deletionTimestamp"):
+        return "terminating"
+    waiting = container.get("state", {}).get("waiting", {}).get("reason", "")
+    if status.get("phase") == "Failed" or waiting in PULL_FAILURES + CONFIG_FAILURES:
+        return "failing"
+    if _condition(status, "Ready").get("status") == "True":
+        return "ready"
+    running = "running" in container.get("state", {})
+    if running and container.get("started"):
+        return "unready"
+    if _ended(container) is not None:
+        return "failing"
+    return "loading" if running else "pending"
+
+
+def _obstacle(meta: Mapping[str, Any], status: Mapping[str, Any], container: Mapping[str, Any]) -> Obstacle | None:
+    """What the node says of a pod that fails; the engine's own story is read from its log."""
+    if status.get("phase") == "Failed":
+        why = f"{status.get('reason') or 'Failed'}: {status.get('message') or 'the pod ended'}"
+        return _says(rollout.POD_ENDED.name, why)
     waiting = container.get("state", {}).get("waiting", {})
-    reason = waiting.get("reason", "")
-    if reason in PULL_FAILURES + CONFIG_FAILURES:
-        return f"{reason}: {waiting.get('message', '')}".rstrip(": ")
-    ended = container.get("state", {}).get("terminated") or container.get("lastState", {}).get("terminated")
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    text = stable(f"{reason}: {message}".rstrip(": ").replace(meta["name"], "the pod"), MESSAGE_LIMIT)
+    if reason in PULL_FAILURES:
+        return Obstacle(rollout.IMAGE_PULL_FAILED.name, text, lasting=_NEVER.search(text) is not None)
+    if reason in CONFIG_FAILURES:
+        if reason == CONFIG_FAILURES[0] and _MISSING.search(message):
+            return Obstacle(rollout.OBJECT_MISSING.name, text, lasting=True)
+        return Obstacle(rollout.CONTAINER_NOT_STARTED.name, text)
+    return None
+
+
+def _says(reason: str, text: str) -> Obstacle:
+    return Obstacle(reason, stable(text, MESSAGE_LIMIT))
+
+
+def _ended(container: Mapping[str, Any]) -> Ended | None:
+    state, last = container.get("state", {}), container.get("lastState", {})
+    ended = state.get("terminated") or last.get("terminated")
     if not ended or container.get("ready"):
-        return ""
-    why = ended.get("reason", "Error")
-    return f"the engine ended with exit code {ended.get('exitCode')} ({why}){_last_words(ended)}"
+        return None
+    return Ended(
+        exit_code=int(ended.get("exitCode", 0)),
+        reason=str(ended.get("reason") or "Error"),
+        last_words=str(ended.get("message") or "")[-LAST_WORDS_LIMIT:],
+        restarts=int(container.get("restartCount", 0)),
+        previous="terminated" not in state,
+    )
 
 
-def _last_words(ended: Mapping[str, Any]) -> str:
-    lines = [line for line in str(ended.get("message") or "").splitlines() if line.strip()]
-    return f": {lines[-1].strip()}" if lines else ""
+def _started(container: Mapping[str, Any]) -> str | None:
+    started: str | None = container.get("state", {}).get("running", {}).get("startedAt")
+    return started
 
 
-def _pod_failure(status: Mapping[str, Any]) -> str:
-    if status.get("phase") != "Failed":
-        return ""
-    return f"{status.get('reason') or 'Failed'}: {status.get('message') or 'the pod ended'}"
+def _seconds(text: str | None) -> float | None:
+    try:
+        return datetime.fromisoformat(text).timestamp() if text else None
+    except ValueError:
+        return None
 
 
 def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:

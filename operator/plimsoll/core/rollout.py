@@ -1,10 +1,11 @@
 """Which plan runs, and the children it means. Pure: request, fresh plan and kept revisions in, manifests out."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from plimsoll.api import reasons
+from plimsoll.api import names, reasons
+from plimsoll.core import replan
 from plimsoll.core.conditions import Problem
 from plimsoll.core.drift import differs, digest
 from plimsoll.core.manifests.deployment import deployment
@@ -13,8 +14,10 @@ from plimsoll.core.manifests.pdb import disruption_budget
 from plimsoll.core.manifests.pod import PodRequest, pod_template
 from plimsoll.core.manifests.revision import Revision, current, new_revision
 from plimsoll.core.manifests.service import network_service
+from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import Request
+from plimsoll.core.steps import Step
 
 DIFF_LIMIT: Final = 400
 OLD_DEADLINE_MARGIN_SECONDS: Final = 120
@@ -47,15 +50,21 @@ class Target:
     """The request has no plan: the previous fleet is kept as it is, its count included."""
 
 
-def choose_target(request: Request, outcome: Outcome, kept: Sequence[Revision]) -> Target:
-    """The plan to run. A running plan answers its request until the request changes or the user accepts a new one."""
+def choose_target(
+    request: Request, outcome: Outcome, kept: Sequence[Revision], correction: Correction = NOTHING_LEARNED
+) -> Target:
+    """The plan to run. A running plan answers its request until the request changes or the user accepts a new one.
+
+    ``correction``: what the ``outcome`` was planned with.
+    """
     running = current(kept)
     outcome = _on_one_node(outcome)
     same_request = running is not None and running.fingerprint == request.fingerprint
     if isinstance(outcome, Plan):
-        fresh = render(request, outcome, _next_number(running))
+        learned = replan.learned(request, correction, replanned=replan.was_tried(request, kept))
+        fresh = render(request, outcome, _next_number(running), learned)
         if running is None or not same_request or request.accept_plan == fresh.name:
-            return Target(_numbered(fresh, running))
+            return Target(_numbered(fresh, kept))
         return Target(running, update=_update(running, fresh))
     problem = Problem(outcome.reason, outcome.message)
     if not same_request:
@@ -68,13 +77,38 @@ def choose_target(request: Request, outcome: Outcome, kept: Sequence[Revision]) 
     )
 
 
-def render(request: Request, plan: Plan, number: int) -> Revision:
-    """The revision that a fresh plan would become."""
+def replanned(
+    request: Request, target: Target, kept: Sequence[Revision], outcome: Outcome, correction: Correction
+) -> tuple[Target, str]:
+    """The target after a second try with what the engine's failure taught, and what came of it when nothing did."""
+    running = target.revision
+    assert running is not None  # noqa: S101 - its engine failed
+    if isinstance(outcome, Unavailable):
+        return target, ""
+    if isinstance(outcome, Refusal):
+        return replace(target, refused=outcome), f"Planning again with the engine's own figures: {outcome.message}"
+    learned = replan.learned(request, correction, replanned=True)
+    fresh = render(request, outcome, _next_number(running), learned)
+    if fresh.name == running.name:
+        return target, "Planning again with the engine's own figures gives the same plan."
+    return Target(_numbered(fresh, kept)), ""
+
+
+def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any] | None = None) -> Revision:
+    """The revision that a fresh plan would become. ``learned``: what an engine taught that it was made with."""
     template = pod_template(plan, PodRequest(request.name, request.spec, request.restart))
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
     reported[_PLANNED] = reported["choice"].pop("replicas")
-    return new_revision(owner(request), request.fingerprint, reported, template, plan.startup.seconds, number)
+    made = new_revision(owner(request), request.fingerprint, reported, _marked(template), plan.startup.seconds, number)
+    return replace(made, learned=learned or {})
+
+
+def _marked(template: Mapping[str, Any]) -> dict[str, Any]:
+    """The template with its hash as an annotation, by which pods of different templates are told apart."""
+    metadata = template["metadata"]
+    annotations = {**metadata.get("annotations", {}), names.ANNOTATION_TEMPLATE: digest(template)}
+    return {**template, "metadata": {**metadata, "annotations": annotations}}
 
 
 def owner(request: Request) -> Owner:
@@ -82,16 +116,18 @@ def owner(request: Request) -> Owner:
     return Owner(request.namespace, request.name, request.uid)
 
 
-def children(request: Request, revision: Revision, replicas: int) -> list[dict[str, Any]]:
-    """Manifests in the order in which they are applied: what the fleet needs first, the fleet last."""
+def children(request: Request, target: Revision, step: Step) -> list[dict[str, Any]]:
+    """Manifests in the order in which they are applied: what the fleet needs first, the fleet last.
+
+    The target's revision is kept even while its template still waits.
+    """
     mine = owner(request)
-    per_replica = gpus_per_replica(revision)
-    spare = request.spec.hardware.max_gpus // per_replica - replicas
-    fleet = deployment(
-        mine, revision.template, deadline_seconds=_deadline_seconds(revision), replicas=replicas, spare_replicas=spare
-    )
-    budget = [disruption_budget(mine)] if replicas > 1 else []
-    return [revision.manifest(mine), network_service(mine), *budget, fleet]
+    budget = [disruption_budget(mine)] if step.replicas > 1 else []
+    fleet = []
+    if step.revision is not None:
+        runs = step.revision
+        fleet = [deployment(mine, runs.template, deadline_seconds=_deadline_seconds(runs), way=step.way)]
+    return [target.manifest(mine), network_service(mine), *budget, *fleet]
 
 
 def _deadline_seconds(revision: Revision) -> int:
@@ -160,9 +196,12 @@ def _next_number(running: Revision | None) -> int:
     return running.number + 1 if running else 1
 
 
-def _numbered(fresh: Revision, running: Revision | None) -> Revision:
-    """The same content keeps its number: accepting or re-planning what runs is no new revision."""
-    return running if running is not None and running.name == fresh.name else fresh
+def _numbered(fresh: Revision, kept: Sequence[Revision]) -> Revision:
+    """The same content is the same object, which is immutable: what runs keeps its number, an older one gets a new."""
+    same = next((r for r in kept if r.name == fresh.name), None)
+    if same is None or same is current(kept):
+        return same or fresh
+    return replace(same, number=fresh.number)
 
 
 def _update(running: Revision, fresh: Revision) -> Problem | None:

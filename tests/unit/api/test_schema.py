@@ -88,6 +88,8 @@ def test_only_constants_are_schema_defaults() -> None:
         "spec.engine.lora.maxLoras": 1,
         "spec.engine.lora.maxRank": 16,
         "spec.replicas": 1,
+        "spec.rollout": {},
+        "spec.rollout.noSpareGPU": "Wait",
         "spec.mode": "Act",
     }
 

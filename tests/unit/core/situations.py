@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from plimsoll.api import names
 from plimsoll.core.conditions import Condition, Facts, Fleet, Problem, decide, merge
-from plimsoll.core.pods import Summary
+from plimsoll.core.obstacle import Obstacle
 
 SERVING: Final = Fleet(wanted=2, floor=2, replicas=2, ready=2, updated_ready=2, rolled_out=True)
-LOADING: Final = Fleet(wanted=2, floor=2, replicas=2, rolled_out=True, pods=Summary({"loading": 2}))
-FAILING: Final = dataclasses.replace(LOADING, pods=Summary({"failing": 2}, "exit code 1"))
+LOADING: Final = Fleet(wanted=2, floor=2, replicas=2, rolled_out=True, pods={"loading": 2})
+PASSING: Final = Obstacle("GPUFault", "the engine ended with exit code 1")
+LASTING: Final = Obstacle("BadFlag", "the engine ended with exit code 2", lasting=True)
 REFUSED: Final = Problem("KVCacheTooSmall", "131072 tokens need 9 GiB, 6 GiB is left")
 HELD: Final = "annotation plimsoll.dev/hold is set: observing only"
 
@@ -43,13 +44,16 @@ FLEETS: Final = st.builds(
     ready=_COUNTS,
     updated_ready=_COUNTS,
     rolled_out=st.booleans(),
-    deadline_exceeded=st.booleans(),
-    pods=st.builds(
-        Summary,
-        st.dictionaries(st.sampled_from(["ready", "loading", "pending", "failing", "terminating"]), _COUNTS),
-        _TEXTS,
-    ),
+    pods=st.dictionaries(st.sampled_from(["ready", "unready", "loading", "pending", "failing"]), _COUNTS),
 )
-_BY_TYPE: Final = {str: _TEXTS, Problem | None: st.none() | PROBLEMS, Fleet | None: st.none() | FLEETS}
+OBSTACLES: Final = st.builds(
+    Obstacle, st.sampled_from(["NoFreeGPU", "BadFlag", "NoSpareGPU"]), st.just("because of something"), st.booleans()
+)
+_BY_TYPE: Final = {
+    str: _TEXTS,
+    Problem | None: st.none() | PROBLEMS,
+    Fleet | None: st.none() | FLEETS,
+    Obstacle | None: st.none() | OBSTACLES,
+}
 FACTS: Final = st.builds(Facts, **{f.name: _BY_TYPE[f.type] for f in dataclasses.fields(Facts)})  # type: ignore[index]
 """Any combination of facts; a new field of Facts is part of it as soon as its type is known here."""

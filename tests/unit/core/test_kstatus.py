@@ -8,8 +8,9 @@ from hypothesis import given
 
 from plimsoll.api.schema import resource_schema
 from plimsoll.core.conditions import Facts, Fleet, Problem
+from plimsoll.core.obstacle import Obstacle
 from tests.kstatus import compute
-from tests.unit.core.situations import FACTS, FAILING, FLEETS, HELD, LOADING, REFUSED, SERVING, by_type, live
+from tests.unit.core.situations import FACTS, FLEETS, HELD, LASTING, LOADING, PASSING, REFUSED, SERVING, by_type, live
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,41 @@ from tests.unit.core.situations import FACTS, FAILING, FLEETS, HELD, LOADING, RE
             "MinimumReplicasAvailable",
             id="a new template rolls out",
         ),
-        pytest.param(Facts(planned="p", fleet=FAILING), "InProgress", "Failing", "Failing", id="the engine dies"),
+        pytest.param(
+            Facts(planned="p", fleet=LOADING, obstacle=PASSING),
+            "InProgress",
+            "GPUFault",
+            "GPUFault",
+            id="the engine dies at start of something that may pass",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=LOADING, obstacle=LASTING),
+            "Failed",
+            "BadFlag",
+            "BadFlag",
+            id="the engine dies at start of something that stays",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=SERVING, obstacle=LASTING),
+            "Current",
+            "FleetReady",
+            "MinimumReplicasAvailable",
+            id="enough serve, whatever one pod does",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=SERVING, waits=Obstacle("NoSpareGPU", "the old pod serves")),
+            "InProgress",
+            "NoSpareGPU",
+            "MinimumReplicasAvailable",
+            id="a new template waits for a GPU",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=SERVING, waits=Obstacle("NoSpareGPU", "maxGPUs", lasting=True)),
+            "Failed",
+            "NoSpareGPU",
+            "MinimumReplicasAvailable",
+            id="a new template waits for a human",
+        ),
         pytest.param(
             Facts(planned="p", fleet=Fleet(wanted=0, floor=0, rolled_out=True)),
             "Current",

@@ -1,68 +1,126 @@
-"""A pod's state in the words of a condition."""
+"""A pod's state in the words of a condition, which stay the same while nothing changes."""
+
+from typing import Any
 
 import pytest
 
-from plimsoll.core.pods import PodState, pod_state, summarise
+from plimsoll.api import names
+from plimsoll.core.pods import PodState, counts, placed_words, pod_state
 
 
 def _pod(
-    container: dict[str, object] | None = None, conditions: dict[str, str] | None = None, **status: object
-) -> dict[str, object]:
-    found = [
-        {"type": k, "status": v, "message": "0/3 nodes have enough nvidia.com/gpu"}
-        for k, v in (conditions or {}).items()
-    ]
+    container: dict[str, Any] | None = None, conditions: dict[str, str] | None = None, **status: object
+) -> dict[str, Any]:
+    said = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu. preemption: 0/3 nodes are available."
+    found = [{"type": k, "status": v, "message": said} for k, v in (conditions or {}).items()]
     containers = [{"name": "vllm", **container}] if container is not None else []
-    return {"metadata": {"name": "p"}, "status": {"conditions": found, "containerStatuses": containers, **status}}
+    meta = {"name": "svc-7d9f-x2", "uid": "u", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    return {"metadata": meta, "status": {"conditions": found, "containerStatuses": containers, **status}}
 
 
-RUNNING: dict[str, object] = {"state": {"running": {}}}
-LAST_WORDS = "a\nEngine core initialization failed. See root cause above\n"
-ENDED: dict[str, object] = {"exitCode": 1, "reason": "Error", "message": LAST_WORDS}
+def _waiting(reason: str, message: str = "") -> dict[str, Any]:
+    return {"state": {"waiting": {"reason": reason, "message": message}}}
+
+
+def _state(pod: dict[str, Any]) -> PodState:
+    found = pod_state(pod)
+    assert found is not None
+    return found
+
+
+RUNNING: dict[str, Any] = {"state": {"running": {"startedAt": "2026-01-01T00:01:00Z"}}}
+ENDED: dict[str, Any] = {"exitCode": 1, "reason": "Error", "message": "a\nEngine core initialization failed.\n"}
+GONE: dict[str, Any] = {"exitCode": 0, "reason": "Completed"}
 
 
 @pytest.mark.parametrize(
-    ("pod", "phase", "says"),
+    ("pod", "phase"),
     [
-        pytest.param(_pod({**RUNNING, "ready": True}, {"Ready": "True"}), "ready", "", id="ready"),
-        pytest.param(_pod(RUNNING, {"Ready": "False", "PodScheduled": "True"}), "loading", "", id="weights load"),
-        pytest.param(_pod(None, {"PodScheduled": "False"}), "pending", "nvidia.com/gpu", id="no node has a GPU free"),
-        pytest.param(_pod({"state": {"waiting": {"reason": "ContainerCreating"}}}), "pending", "", id="being created"),
+        pytest.param(_pod({**RUNNING, "ready": True, "started": True}, {"Ready": "True"}), "ready", id="ready"),
+        pytest.param(_pod(RUNNING, {"Ready": "False", "PodScheduled": "True"}), "loading", id="weights load"),
+        pytest.param(_pod({**RUNNING, "started": True}), "unready", id="served, and does not answer"),
+        pytest.param(_pod(None, {"PodScheduled": "False"}), "pending", id="no node has a GPU free"),
+        pytest.param(_pod(_waiting("ContainerCreating")), "pending", id="being created"),
+        pytest.param(_pod(_waiting("ImagePullBackOff", "not found")), "failing", id="the image cannot be pulled"),
         pytest.param(
-            _pod({"state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}),
-            "failing",
-            "ImagePullBackOff: not found",
-            id="the image cannot be pulled",
+            _pod({**_waiting("CrashLoopBackOff"), "lastState": {"terminated": ENDED}}), "failing", id="refuses to start"
         ),
-        pytest.param(
-            _pod({"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": ENDED}}),
-            "failing",
-            "exit code 1 (Error): Engine core initialization failed",
-            id="the engine refuses to start",
-        ),
-        pytest.param(
-            _pod({**RUNNING, "ready": False, "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}),
-            "failing",
-            "137 (OOMKilled)",
-            id="loads again after an out-of-memory kill",
-        ),
-        pytest.param(
-            _pod(None, phase="Failed", reason="Evicted", message="disk"), "failing", "Evicted: disk", id="evicted"
-        ),
+        pytest.param(_pod({**RUNNING, "lastState": {"terminated": ENDED}}), "failing", id="loads again after a crash"),
+        pytest.param(_pod({"state": {"terminated": GONE}}), "failing", id="an engine that ends well has failed"),
+        pytest.param(_pod(None, phase="Failed", reason="Evicted", message="disk"), "failing", id="evicted"),
     ],
 )
-def test_states(pod: dict[str, object], phase: str, says: str) -> None:
-    found = pod_state(pod)
-    assert found.phase == phase
-    assert says in found.why
+def test_phases(pod: dict[str, Any], phase: str) -> None:
+    assert _state(pod).phase == phase
+
+
+@pytest.mark.parametrize(
+    ("container", "reason", "lasting"),
+    [
+        (_waiting("ImagePullBackOff", 'Back-off pulling image "x": not found'), "ImagePullFailed", True),
+        (_waiting("ErrImagePull", "dial tcp: i/o timeout"), "ImagePullFailed", False),
+        (_waiting("CreateContainerConfigError", 'secret "hub-token" not found'), "ObjectMissing", True),
+        (_waiting("CreateContainerConfigError", "container has runAsNonRoot and image will run as root"),
+         "ContainerNotStarted", False),
+        (_waiting("RunContainerError", "failed to create containerd task"), "ContainerNotStarted", False),
+    ],
+)  # fmt: skip
+def test_what_the_node_says_has_a_reason(container: dict[str, Any], reason: str, lasting: bool) -> None:
+    obstacle = _state(_pod(container)).obstacle
+    assert obstacle is not None
+    assert (obstacle.reason, obstacle.lasting) == (reason, lasting)
+
+
+def test_how_an_engine_ended_is_kept_for_the_log_to_be_read() -> None:
+    ended = _state(_pod({**_waiting("CrashLoopBackOff"), "restartCount": 3, "lastState": {"terminated": ENDED}})).ended
+    assert ended is not None
+    assert (ended.exit_code, ended.restarts, ended.previous) == (1, 3, True)
+    now = _state(_pod({"state": {"terminated": ENDED}})).ended
+    assert now is not None
+    assert not now.previous
+
+
+def test_times_tell_how_long_a_phase_lasts() -> None:
+    pending, loading = _state(_pod(None, {"PodScheduled": "False"})), _state(_pod(RUNNING))
+    assert pending.since_seconds is not None
+    assert loading.since_seconds is not None
+    assert loading.since_seconds - pending.since_seconds == 60
 
 
 def test_a_pod_in_deletion_is_terminating_whatever_else_it_says() -> None:
-    pod = _pod(RUNNING, {"Ready": "True"}) | {"metadata": {"name": "p", "deletionTimestamp": "t"}}
-    assert pod_state(pod).phase == "terminating"
+    pod = _pod(RUNNING, {"Ready": "True"})
+    pod["metadata"]["deletionTimestamp"] = "t"
+    assert _state(pod).phase == "terminating"
 
 
-def test_a_failing_pod_speaks_before_a_pending_one() -> None:
-    summary = summarise([PodState("pending", "no GPU"), PodState("ready"), PodState("failing", "exit code 1")])
-    assert summary.why == "exit code 1"
-    assert summary.counts == {"pending": 1, "ready": 1, "failing": 1}
+def test_a_canary_is_not_part_of_the_fleet() -> None:
+    pod = _pod(RUNNING)
+    pod["metadata"]["labels"] = {names.LABEL_TRACK: names.TRACK_CANARY}
+    assert pod_state(pod) is None
+
+
+SELECTOR = "node(s) didn't match Pod's node affinity/selector"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"0/4 nodes are available: 1 Insufficient nvidia.com/gpu, 3 {SELECTOR}. "
+        "preemption: 0/4 nodes are available: 1 No preemption victims found for incoming pod.",
+        f"0/57 nodes are available: 2 Insufficient nvidia.com/gpu, 55 {SELECTOR}. "
+        "no new claims to deallocate, preemption: 0/57 nodes are available: 57 Preemption is not helpful.",
+        f"0/57 nodes are available: 55 {SELECTOR}, 2 Insufficient nvidia.com/gpu.",
+    ],
+)
+def test_the_schedulers_words_stay_the_same_while_the_cluster_grows(message: str) -> None:
+    assert placed_words(message) == f"Insufficient nvidia.com/gpu, {SELECTOR}"
+
+
+def test_the_image_back_off_that_counts_up_is_one_and_the_same_state() -> None:
+    texts = [f'back-off {wait} restarting failed container=vllm pod="svc-7d9f-x2"' for wait in ("10s", "2m40s")]
+    first, second = (_state(_pod(_waiting("CreateContainerError", text))) for text in texts)
+    assert first == second
+
+
+def test_counts_by_phase() -> None:
+    assert counts([PodState("pending"), PodState("ready"), PodState("ready")]) == {"pending": 1, "ready": 2}

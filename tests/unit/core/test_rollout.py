@@ -13,6 +13,8 @@ from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Nearest, Plan, Refusal
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Unavailable, choose_target
+from plimsoll.core.steps import Step
+from plimsoll.core.surge import Way
 
 SPEC: dict[str, Any] = {
     "model": {"id": "Qwen/Qwen3-8B"},
@@ -151,7 +153,9 @@ def test_the_restart_annotation_is_a_new_template_and_nothing_else(running: Revi
     target = choose_target(asked, _plan(asked), [running])
     assert target.revision is not None
     assert target.revision.name != running.name
-    assert target.revision.template["metadata"]["annotations"] == {names.ANNOTATION_RESTART: "now"}
+    annotations = target.revision.template["metadata"]["annotations"]
+    assert annotations[names.ANNOTATION_RESTART] == "now"
+    assert annotations[names.ANNOTATION_TEMPLATE] != running.template["metadata"]["annotations"]
     assert target.revision.plan["choice"] == running.plan["choice"]
 
 
@@ -169,26 +173,52 @@ def test_wanted_replicas(spec: dict[str, Any], wanted: int) -> None:
     assert _request(**spec).wanted_replicas(gpus_per_replica=1) == wanted
 
 
-def _children(replicas: int, running: Revision, request: Request) -> dict[str, dict[str, Any]]:
-    return {child["kind"]: child for child in rollout.children(request, running, replicas)}
+def _children(replicas: int, running: Revision, request: Request, way: Way = "OneAtATime") -> dict[str, dict[str, Any]]:
+    return {child["kind"]: child for child in rollout.children(request, running, Step(running, replicas, way))}
 
 
 def test_children_of_one_and_of_several_replicas(request_: Request, running: Revision) -> None:
     one, several = _children(1, running, request_), _children(2, running, request_)
     assert list(one) == ["ControllerRevision", "Service", "Deployment"]
     assert list(several) == ["ControllerRevision", "Service", "PodDisruptionBudget", "Deployment"]
-    assert one["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
-    assert several["Deployment"]["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 0, "maxUnavailable": 1}
     for child in several.values():
         assert child["metadata"]["ownerReferences"][0]["uid"] == "u"
         assert child["metadata"]["labels"][names.LABEL_SERVICE] == "svc"
     assert "replicas" not in several["Deployment"]["spec"]
 
 
-def test_a_single_replica_does_not_surge_beyond_the_gpu_budget(running: Revision) -> None:
-    tight = _request(hardware={"gpu": "NVIDIA-L40S", "maxGPUs": 1})
-    strategy = _children(1, running, tight)["Deployment"]["spec"]["strategy"]["rollingUpdate"]
-    assert strategy == {"maxSurge": 0, "maxUnavailable": 1}
+@pytest.mark.parametrize(
+    ("way", "strategy"),
+    [
+        ("Surge", {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}),
+        ("OneAtATime", {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}),
+        ("AllAtOnce", {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 0, "maxUnavailable": "100%"}}),
+        ("Recreate", {"type": "Recreate"}),
+    ],
+)
+def test_the_way_is_a_strategy_and_restarts_no_pod(
+    way: Way, strategy: dict[str, Any], request_: Request, running: Revision
+) -> None:
+    fleet = _children(1, running, request_, way)["Deployment"]
+    assert fleet["spec"]["strategy"] == strategy
+    assert fleet["metadata"]["annotations"][names.ANNOTATION_WAY] == way
+    assert fleet["spec"]["template"] == _children(1, running, request_)["Deployment"]["spec"]["template"]
+
+
+def test_a_template_that_waits_is_kept_and_not_applied(running: Revision) -> None:
+    changed = _request(contextTokens=8192)
+    target = rollout.render(changed, _plan(changed), 2)
+    made = {c["kind"]: c for c in rollout.children(changed, target, Step(running, 1, "OneAtATime"))}
+    assert made["ControllerRevision"]["metadata"]["name"] == target.name
+    assert made["Deployment"]["spec"]["template"] == running.template
+
+
+def test_the_same_content_under_an_old_name_is_the_old_object_with_a_new_number(request_: Request) -> None:
+    """A ControllerRevision's data is immutable: what a newer planner words differently must not be written over it."""
+    old = dataclasses.replace(rollout.render(request_, _plan(request_), 1), plan={"worded": "differently"})
+    other = rollout.render(_request(contextTokens=8192), _plan(_request(contextTokens=8192)), 2)
+    target = choose_target(request_, _plan(request_), [old, other])
+    assert target.revision == dataclasses.replace(old, number=3)
 
 
 def test_every_selector_has_its_labels_and_every_pod_matches_it(request_: Request, running: Revision) -> None:

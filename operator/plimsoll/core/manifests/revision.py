@@ -5,7 +5,7 @@ renderer changes neither until the spec changes or the user accepts.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plimsoll.core.drift import digest
@@ -24,6 +24,8 @@ class Revision:
     plan: Mapping[str, Any]
     template: Mapping[str, Any]
     load_seconds: int
+    learned: Mapping[str, Any] = field(default_factory=dict)
+    """What an engine taught that this plan was made with (``core/replan.py``)."""
 
     def manifest(self, owner: Owner) -> dict[str, Any]:
         """The ControllerRevision; its data is immutable, its number says which one is current."""
@@ -37,6 +39,7 @@ class Revision:
                 "plan": self.plan,
                 "template": self.template,
                 "loadSeconds": self.load_seconds,
+                **({"learned": self.learned} if self.learned else {}),
             },
         }
 
@@ -55,8 +58,8 @@ def read_revision(obj: Mapping[str, Any]) -> Revision | None:
     if not isinstance(data, Mapping) or not {"fingerprint", "plan", "template", "loadSeconds"} <= data.keys():
         return None
     number = int(obj.get("revision", 0))
-    fingerprint, load_seconds = str(data["fingerprint"]), int(data["loadSeconds"])
-    return Revision(obj["metadata"]["name"], number, fingerprint, data["plan"], data["template"], load_seconds)
+    fingerprint, load_seconds, learned = str(data["fingerprint"]), int(data["loadSeconds"]), data.get("learned") or {}
+    return Revision(obj["metadata"]["name"], number, fingerprint, data["plan"], data["template"], load_seconds, learned)
 
 
 def current(revisions: Iterable[Revision]) -> Revision | None:
@@ -64,7 +67,7 @@ def current(revisions: Iterable[Revision]) -> Revision | None:
     return max(revisions, key=lambda r: (r.number, r.name), default=None)
 
 
-def outdated(revisions: Iterable[Revision], keep: int = KEEP) -> tuple[str, ...]:
-    """Names of the revisions beyond the last ``keep``."""
+def outdated(revisions: Iterable[Revision], running: str = "", keep: int = KEEP) -> tuple[str, ...]:
+    """Names of the revisions beyond the last ``keep``; the one whose template still ``running`` pods have stays."""
     newest_first = sorted(revisions, key=lambda r: (r.number, r.name), reverse=True)
-    return tuple(r.name for r in newest_first[keep:])
+    return tuple(r.name for r in newest_first[keep:] if r.name != running)

@@ -10,6 +10,7 @@ from typing import Final
 
 from plimsoll.api import reasons
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
 from plimsoll.core.plan.explain import MOST_REJECTED, bounded, plan_of, rejections
 from plimsoll.core.plan.fit import Failed
 from plimsoll.core.plan.inventory import Inventory
@@ -25,11 +26,15 @@ _NOTHING_KNOWN: Final = Inventory()
 
 
 def plan_service(
-    spec: VLLMServiceSpec, replicas: int, config: ModelConfig | None, inventory: Inventory = _NOTHING_KNOWN
+    spec: VLLMServiceSpec,
+    replicas: int,
+    config: ModelConfig | None,
+    inventory: Inventory = _NOTHING_KNOWN,
+    correction: Correction = NOTHING_LEARNED,
 ) -> Plan | Refusal:
     """The plan of a service that must have room for ``replicas``. Never raises for a spec that the API accepts."""
     try:
-        wish = resolve_wish(spec, replicas, config, inventory)
+        wish = resolve_wish(spec, replicas, config, inventory, correction)
         _check_model_limit(wish)
     except RefusedError as refused:
         return _cut(refused.answer)

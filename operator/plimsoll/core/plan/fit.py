@@ -14,6 +14,7 @@ from plimsoll.api.reasons import camel_reason
 from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, Refusal, capacity, plan_layout
 from plimsoll.core.kv.refusals import KV_CACHE_TOO_SMALL, NO_MEMORY_FOR_KV
 from plimsoll.core.memory import MemoryBudget, MemoryFlags, budget
+from plimsoll.core.plan.correction import corrected
 from plimsoll.core.plan.refuse import (
     NOT_ENOUGH_FREE_MEMORY,
     OOM_RISK,
@@ -123,8 +124,9 @@ def default_knobs(wish: Wish, shape: Shape, kv_dtype: str = "auto") -> Knobs:
     """The engine's defaults, or what the user set."""
     batch = engines.batch_defaults(wish.version, shape.gpu)
     options, memory = wish.overrides.options, wish.overrides.memory
-    sequences = options.get("max_num_seqs") or sequences_for(wish)
-    tokens = options.get("max_num_batched_tokens") or max(batch.max_num_batched_tokens, sequences)
+    sequences = options.get("max_num_seqs") or _at_most(sequences_for(wish), wish.correction.most_sequences)
+    usual = _at_most(batch.max_num_batched_tokens, wish.correction.most_step_tokens)
+    tokens = options.get("max_num_batched_tokens") or max(usual, sequences)
     share = memory.get("gpu_memory_utilization")
     if share is None and wish.share_left(shape) < 1:
         share = _share_of(wish, shape, default_utilisation(wish.version))
@@ -138,6 +140,10 @@ def _share_of(wish: Wish, shape: Shape, utilisation: float) -> float:
 
 def _most_usable_bytes(wish: Wish, shape: Shape) -> float:
     return shape.gpu.torch_total_bytes * wish.share_left(shape) * HIGHEST_UTILISATION
+
+
+def _at_most(value: int, limit: int | None) -> int:
+    return value if limit is None else min(value, limit)
 
 
 def sequences_for(wish: Wish) -> int:
@@ -170,7 +176,7 @@ def start_engine(wish: Wish, shape: Shape, knobs: Knobs) -> Engine:
     start = EngineStart(wish.facts, _options(wish, shape, knobs), _flags(wish, shape, knobs))
     layout = plan_layout(start.facts, start.options)
     check_flags(start, layout.resolved)
-    memory = budget(start.facts, start.options, start.flags)
+    memory = corrected(budget(start.facts, start.options, start.flags), wish.correction)
     low = int(memory.available_kv_bytes.low)
     if low <= 0:
         raise _NothingLeft(memory)
@@ -179,7 +185,7 @@ def start_engine(wish: Wish, shape: Shape, knobs: Knobs) -> Engine:
         return start_engine(wish, shape, replace(knobs, sequences=pool.num_blocks))
     check_device(start, memory.step, memory)
     check_pool(start, layout, low)
-    check_aftermath(start, memory.step, memory)
+    check_aftermath(start, memory.step, memory, wish.correction.outside_bytes)
     return Engine(shape, knobs, start, layout, memory, pool, capacity(layout, int(memory.available_kv_bytes.mid)))
 
 
@@ -290,6 +296,8 @@ def _options(wish: Wish, shape: Shape, knobs: Knobs) -> EngineOptions:
         "gdn_prefill_backend": GDN_PREFILL_BACKEND,
         "text_only": wish.spec.model.text_only,
     }
+    if wish.correction.kv_cache_dtype:
+        ours["kv_cache_dtype"] = wish.correction.kv_cache_dtype
     theirs = {key: value for key, value in wish.overrides.options.items() if key not in _KNOBS}
     return EngineOptions(device=shape.gpu, version=wish.version, speculation=wish.speculation, **{**ours, **theirs})
 

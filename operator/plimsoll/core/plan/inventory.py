@@ -23,13 +23,14 @@ class InventoryError(ValueError):
 class Stock:
     """What is known here of one product; None leaves it to the catalogue. Sizes are of one GPU.
 
-    ``gpus`` may be held by one service; ``reserve_bytes`` are held by others; on ``mixed`` nodes the label names only
-    the first of several products.
+    ``gpus`` may be held by one service, the cluster may ``grow_to`` so many on demand; ``reserve_bytes`` are held by
+    others; on ``mixed`` nodes the label names only the first of several products.
     """
 
     price: float | None = None
     gpus_per_node: int | None = None
     gpus: int | None = None
+    grow_to: int | None = None
     memory_bytes: int | None = None
     reserve_bytes: int = 0
     mixed: bool = False
@@ -93,6 +94,7 @@ def _stock(label: str, product: ProductInventory) -> Stock:
         price=product.price,
         gpus_per_node=product.gpus_per_node,
         gpus=product.gpus,
+        grow_to=product.grow_to,
         memory_bytes=round(product.memory_gib * _GIB) if product.memory_gib else None,
         reserve_bytes=round(reserve * _GIB),
         mixed=product.mixed_nodes,

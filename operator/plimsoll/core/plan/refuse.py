@@ -196,8 +196,10 @@ def check_pool(start: EngineStart, layout: KVLayout, available_bytes: int) -> Ca
     return pool
 
 
-def check_aftermath(start: EngineStart, step: Step, memory: MemoryBudget) -> None:
+def check_aftermath(start: EngineStart, step: Step, memory: MemoryBudget, more_bytes: int = 0) -> None:
     """Refuse a start that would likely die after the pool is allocated: what comes then finds no room outside it.
+
+    ``more_bytes``: what an engine was seen to need beyond the estimate.
 
     Raises:
         Refusal: ``oom_risk``.
@@ -206,7 +208,7 @@ def check_aftermath(start: EngineStart, step: Step, memory: MemoryBudget) -> Non
     if given is not None:
         taken = given + sum(item.bytes for item in memory.items)
     free = memory.total_bytes - context_bytes(step) - start.flags.other_engines_bytes - taken
-    needed = after_kv_bytes(step)
+    needed = after_kv_bytes(step) + more_bytes
     if needed > free:
         knob = "gpu_memory_utilization" if given is None else "kv_cache_memory_bytes"
         less = f"{(needed - free) / memory.total_bytes:.3f}" if given is None else str(needed - free)

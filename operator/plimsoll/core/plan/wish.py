@@ -10,6 +10,7 @@ from plimsoll.core.kv import EngineOptions, Speculation
 from plimsoll.core.memory import MemoryFlags
 from plimsoll.core.memory.loaded import loaded_weights
 from plimsoll.core.plan.asked import arguments_of, drafting_of, facts_of, stretch_of
+from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
 from plimsoll.core.plan.demand import Demand, read_demand
 from plimsoll.core.plan.extra_args import Overrides, read_overrides
 from plimsoll.core.plan.inventory import Inventory
@@ -48,6 +49,7 @@ class Wish:
     excluded: tuple[Rejected, ...] = ()
     """Products that were asked for and cannot be planned."""
     assumptions: tuple[str, ...] = ()
+    correction: Correction = NOTHING_LEARNED
 
     @property
     def fixed(self) -> Fixed:
@@ -75,9 +77,9 @@ class Wish:
 
     @property
     def kv_dtypes(self) -> tuple[str, ...]:
-        """KV dtypes to try: fp8 is a decision about quality, which only the user takes."""
+        """KV dtypes to try: fp8 is a decision about quality, which only the user takes, and some engines refuse it."""
         tuning = self.spec.tuning
-        allowed = tuning.mode == "Auto" and "KVCacheDtype" in tuning.allow
+        allowed = self.correction.kv_cache_dtype is None and tuning.mode == "Auto" and "KVCacheDtype" in tuning.allow
         return ("auto", "fp8") if allowed and "kv_cache_dtype" not in self.overrides.options else ("auto",)
 
     def node_gpus(self, gpu: GPU, label: str) -> int:
@@ -115,7 +117,13 @@ class Wish:
         return 1 - self.inventory.of(shape.label).reserve_bytes / shape.gpu.torch_total_bytes
 
 
-def resolve_wish(spec: VLLMServiceSpec, replicas: int, config: ModelConfig | None, inventory: Inventory) -> Wish:
+def resolve_wish(
+    spec: VLLMServiceSpec,
+    replicas: int,
+    config: ModelConfig | None,
+    inventory: Inventory,
+    correction: Correction = NOTHING_LEARNED,
+) -> Wish:
     """Resolve names to facts.
 
     Raises:
@@ -151,10 +159,12 @@ def resolve_wish(spec: VLLMServiceSpec, replicas: int, config: ModelConfig | Non
         inventory=inventory,
         excluded=excluded,
         assumptions=(
+            *([correction.because] if correction.because else []),
             *notes,
             *drafting.notes,
             *(f"hardware: {each.choice} is left out ({each.reason})" for each in excluded),
         ),
+        correction=correction,
     )
 
 

@@ -6,7 +6,7 @@ from plimsoll.sim.observe import Observation
 class Static:
     """The same number for ever."""
 
-    interval_seconds = 3600.0
+    interval_seconds = 15.0
     live = False
 
     def __init__(self, replicas: int) -> None:

@@ -8,6 +8,7 @@ import pytest
 from plimsoll.api import names
 from plimsoll.core.manifests.gpu import gpu_claim
 from plimsoll.core.plan.model import bundled_config
+from plimsoll.core.steps import Step
 from tests.unit.core.manifests.rendering import engine, planned, pod, request, template
 
 
@@ -63,7 +64,9 @@ def test_the_progress_deadline_leaves_room_for_pulls_and_the_probes_budget() -> 
 
     asked = request()
     revision = rollout.render(asked, planned(asked), 1)
-    (fleet,) = (c for c in rollout.children(asked, revision, 1) if c["kind"] == "Deployment")
+    (fleet,) = (
+        c for c in rollout.children(asked, revision, Step(revision, 1, "OneAtATime")) if c["kind"] == "Deployment"
+    )
     assert fleet["spec"]["progressDeadlineSeconds"] == planned(asked).startup.deadline_seconds
 
 

@@ -1,0 +1,108 @@
+"""What a fleet's traffic needs, in the two currencies of an engine: blocks of KV cache, and time to compute.
+
+Blocks, not tokens: on hybrids a short request takes state blocks too, so tokens mislead. The formulas and the figures
+behind them stand in ``docs/scaling.md``.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from plimsoll.core.signals import FleetView, Signal
+
+BACKLOG_SECONDS: Final = 30.0
+"""Prompts that wait should be computed within so long."""
+LEAST_PREFILL_SHARE: Final = 0.25
+MOST_PREFILL_SHARE: Final = 0.75
+
+
+@dataclass(frozen=True)
+class ReplicaCapacity:
+    """What one replica can do: from the plan, corrected by what its pods report.
+
+    ``usable_blocks`` of all its engines; ``request_blocks`` a typical request holds when it is half done, state blocks
+    included; ``prefill_seconds_per_token`` of step time; ``decode_step_seconds`` of a step at the planned batch.
+    """
+
+    usable_blocks: float
+    request_blocks: float
+    prompt_tokens: float
+    max_num_seqs: float
+    prefill_seconds_per_token: float = 0.0
+    decode_step_seconds: float = 0.0
+    ttft_seconds: float | None = None
+    itl_seconds: float | None = None
+    percentile: float = 0.95
+
+    @property
+    def prefill_share(self) -> float:
+        """The share of time that prompts may take, so that both latency targets hold."""
+        share = MOST_PREFILL_SHARE
+        if self.itl_seconds and self.decode_step_seconds:
+            share = min(share, 1 - self.decode_step_seconds / self.itl_seconds)
+        if self.ttft_seconds and self.prefill_seconds_per_token:
+            share = min(share, self._share_for_ttft())
+        return max(LEAST_PREFILL_SHARE, share)
+
+    def _share_for_ttft(self) -> float:
+        """The largest share at which the slowest requests still wait no longer than the target leaves.
+
+        Wait of a simple queue: ``s / (1 - ρ) × ln(ρ / (1 - p))``, s the seconds of one prompt.
+        """
+        own = self.prompt_tokens * self.prefill_seconds_per_token
+        left = (self.ttft_seconds or 0.0) - own
+        low, high = 0.0, MOST_PREFILL_SHARE
+        for _ in range(20):
+            share = (low + high) / 2
+            tail = share / (1 - self.percentile)
+            wait = own / (1 - share) * math.log(tail) if tail > 1 else 0.0
+            low, high = (share, high) if wait <= left else (low, share)
+        return low
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Replicas' worth of traffic, not yet rounded, without any head-room."""
+
+    blocks: float
+    """KV blocks in use, and what those who wait will take."""
+    by_blocks: float
+    by_compute: float
+    by_sequences: float
+
+    @property
+    def replicas(self) -> float:
+        """The larger need."""
+        return max(self.by_blocks, self.by_compute, self.by_sequences)
+
+    @property
+    def bound(self) -> str:
+        """What the larger need is of."""
+        if self.by_blocks >= max(self.by_compute, self.by_sequences):
+            return "KV blocks"
+        return "compute" if self.by_compute >= self.by_sequences else "sequences"
+
+
+def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Demand:
+    """Demand of what was seen: an engine that does not say adds nothing, so this can only be too low.
+
+    ``held`` requests wait outside, where no replica is ready.
+    """
+    waiting = (view.total(Signal.WAITING).value or 0.0) + held
+    running = view.total(Signal.RUNNING).value or 0.0
+    used = _used_blocks(view, capacity)
+    blocks = used + waiting * capacity.request_blocks
+    hit = min(1.0, view.mean(Signal.HIT_RATIO).value or 0.0)
+    fresh = (view.total(Signal.PROMPT_TOKENS).value or 0.0) * (1 - hit)
+    backlog = waiting * capacity.prompt_tokens * (1 - hit)
+    compute = (fresh + backlog / BACKLOG_SECONDS) * capacity.prefill_seconds_per_token
+    sequences = (running + waiting) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
+    return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences)
+
+
+def _used_blocks(view: FleetView, capacity: ReplicaCapacity) -> float:
+    """Blocks in use at the peak of the last minute: a saturated pool swings, and half a pool free may be a moment."""
+    engines = max(1, view.engines_per_pod)
+    peak = view.total(Signal.USAGE_PEAK)
+    usage = peak if peak.value is not None else view.total(Signal.USAGE)
+    return (usage.value or 0.0) * capacity.usable_blocks / engines

@@ -1,0 +1,216 @@
+"""When replicas move: up at once when demand is real, down slowly, never on what is not known.
+
+Pure: values in, one decision out; ``now`` and the history are arguments, and "do nothing" is a decision with a reason
+too. The simulator and the operator run this very code. Formulas and figures: ``docs/scaling.md``.
+"""
+
+import math
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from plimsoll.core.demand import Demand, ReplicaCapacity, demand
+from plimsoll.core.signals import FleetView, Signal
+
+RECHECK_SECONDS: Final = 15.0
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The constants of the law, with the defaults that ``docs/scaling.md`` argues for."""
+
+    up_share: float = 0.85
+    """Blocks in use that a replica may have before another is wanted."""
+    down_share: float = 0.70
+    """Blocks in use at most with one replica fewer."""
+    compute_gap: float = 0.1
+    """The share of time for prompts must be lower by so much on the way down."""
+    noise: float = 0.5
+    """Head-room for small fleets: so many times the root of the need, since few requests vary more."""
+    hold_seconds: float = 600.0
+    """Down only to the largest need of so long."""
+    step_up: int = 4
+    step_up_share: float = 1.0
+    step_down_share: float = 0.2
+    calm_seconds: float = 60.0
+    """No way down within so long of a preemption storm, or of the way up."""
+    storm_per_second: float = 0.2
+
+
+DEFAULTS: Final = Tuning()
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What the count must stay within, and who says so."""
+
+    least: int
+    most: int
+    least_is: str = "scaling.minReplicas"
+    most_is: str = "scaling.maxReplicas"
+
+
+@dataclass
+class History:
+    """What earlier decisions saw. A new one knows nothing: then nothing shrinks before a whole window has passed."""
+
+    began_seconds: float
+    needs: deque[tuple[float, float]] = field(default_factory=deque)
+    """(moment, replicas needed with the way-down targets)."""
+    grew_seconds: float = -math.inf
+    stormed_seconds: float = -math.inf
+
+    def note(self, now: float, need: float, window_seconds: float) -> None:
+        """Remember a need; those older than the window go."""
+        self.needs.append((now, need))
+        while self.needs[0][0] < now - window_seconds:
+            self.needs.popleft()
+
+    def largest(self) -> float:
+        """The largest need within the window."""
+        return max(need for _, need in self.needs)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do about the number of replicas, why, and when to look again. ``valid`` is False when it is a hold."""
+
+    replicas: int
+    why: str
+    valid: bool = True
+    wanted: int | None = None
+    """What demand alone would ask for; None when it is not known."""
+    limited_by: str = ""
+    """The limit that is in the way of the wanted count."""
+    demand: Demand | None = None
+    look_again_seconds: float = RECHECK_SECONDS
+
+    @classmethod
+    def hold(cls, replicas: int, because: str, *, wanted: int | None = None, of: Demand | None = None) -> "Decision":
+        """Leave the count as it is."""
+        return cls(replicas, because, valid=False, wanted=wanted, demand=of)
+
+
+@dataclass(frozen=True)
+class State:
+    """The fleet as its owner has set it: replicas wanted until now, and what else is under way."""
+
+    replicas: int
+    busy_with: str = ""
+    """A roll-out or an experiment: the count stays until it is over."""
+    held_requests: float = 0.0
+    """Requests that wait at a gateway because no replica is ready."""
+
+
+def decide(
+    capacity: ReplicaCapacity,
+    view: FleetView,
+    state: State,
+    limits: Limits,
+    history: History,
+    now: float,
+    tuning: Tuning = DEFAULTS,
+) -> Decision:
+    """The number of replicas to run from now on."""
+    bounded = min(max(state.replicas, limits.least), limits.most)
+    if bounded != state.replicas:
+        which = (
+            f"{limits.least_is} is {limits.least}" if bounded > state.replicas else f"{limits.most_is} is {limits.most}"
+        )
+        return Decision(bounded, f"{which}", wanted=bounded)
+    if state.busy_with:
+        return Decision.hold(state.replicas, f"{state.busy_with}: the count stays until it is over")
+    found = demand(view, capacity, state.held_requests)
+    up, down = _need_up(found, capacity, tuning), _need_down(found, capacity, tuning)
+    _remember(view, history, down, now, tuning)
+    if up > state.replicas:
+        return _grow(up, found, view, state, limits, history, now, tuning)
+    if not view.complete:
+        return Decision.hold(
+            state.replicas,
+            f"not everything is known: {view.why_incomplete or 'no replica serves'}",
+            wanted=up,
+            of=found,
+        )
+    return _shrink(up, found, view, state, limits, history, now, tuning)
+
+
+def _need_up(found: Demand, capacity: ReplicaCapacity, tuning: Tuning) -> int:
+    blocks = max(found.by_blocks / tuning.up_share, found.by_blocks + tuning.noise * math.sqrt(found.by_blocks))
+    compute = found.by_compute / capacity.prefill_share
+    return math.ceil(max(blocks, compute, found.by_sequences))
+
+
+def _need_down(found: Demand, capacity: ReplicaCapacity, tuning: Tuning) -> float:
+    blocks = max(found.by_blocks / tuning.down_share, found.by_blocks + tuning.noise * math.sqrt(found.by_blocks))
+    compute = found.by_compute / max(0.1, capacity.prefill_share - tuning.compute_gap)
+    return max(blocks, compute, found.by_sequences / tuning.up_share)
+
+
+def _remember(view: FleetView, history: History, down: float, now: float, tuning: Tuning) -> None:
+    """A need from incomplete data is a lower bound: worth keeping, since it can only hold capacity longer."""
+    history.note(now, down, tuning.hold_seconds)
+    if view.total(Signal.PREEMPTIONS).at_least(tuning.storm_per_second * max(1, len(view.serving))):
+        history.stormed_seconds = now
+
+
+def _grow(
+    up: int,
+    found: Demand,
+    view: FleetView,
+    state: State,
+    limits: Limits,
+    history: History,
+    now: float,
+    tuning: Tuning,
+) -> Decision:
+    """Up at once, in bounded steps; replicas that still load count as there."""
+    step = max(tuning.step_up, math.ceil(state.replicas * tuning.step_up_share))
+    loading = state.replicas - len(view.serving)
+    allowed = min(up, max(state.replicas, len(view.serving) + step) if loading > 0 else state.replicas + step)
+    target = min(allowed, limits.most)
+    why = f"{found.bound} need {up} replicas ({found.replicas:.2f} without head-room)"
+    limited = f"{limits.most_is} is {limits.most}" if up > limits.most and target == limits.most else ""
+    if target <= state.replicas:
+        waits = limited or f"{loading} replicas still load, and a step is {step} at most"
+        return Decision(state.replicas, f"{why}; {waits}", valid=False, wanted=up, limited_by=limited, demand=found)
+    history.grew_seconds = now
+    return Decision(target, why, wanted=up, limited_by=limited, demand=found)
+
+
+def _shrink(
+    up: int,
+    found: Demand,
+    view: FleetView,
+    state: State,
+    limits: Limits,
+    history: History,
+    now: float,
+    tuning: Tuning,
+) -> Decision:
+    """Down only to the largest need of the window, a small step at a time, when nothing speaks against it."""
+    target = max(math.ceil(history.largest()), limits.least, 1)
+    if target >= state.replicas:
+        return Decision.hold(
+            state.replicas, f"{found.bound} need {up} of {state.replicas} replicas", wanted=up, of=found
+        )
+    against = _against_shrinking(view, state, history, now, tuning)
+    if against:
+        return Decision.hold(state.replicas, f"{target} replicas would do, but {against}", wanted=up, of=found)
+    step = max(1, math.floor(state.replicas * tuning.step_down_share))
+    fewer = max(target, state.replicas - step)
+    why = f"the largest need of the last {tuning.hold_seconds:.0f} s was {history.largest():.2f} replicas"
+    return Decision(fewer, why, wanted=up, demand=found)
+
+
+def _against_shrinking(view: FleetView, state: State, history: History, now: float, tuning: Tuning) -> str:
+    seen = now - history.began_seconds
+    if seen < tuning.hold_seconds:
+        return f"only {seen:.0f} of {tuning.hold_seconds:.0f} s have been watched"
+    if len(view.serving) < state.replicas:
+        return f"{state.replicas - len(view.serving)} replicas are not ready"
+    if now - history.stormed_seconds < tuning.calm_seconds:
+        return "requests were preempted a moment ago"
+    if now - history.grew_seconds < tuning.calm_seconds:
+        return "the fleet has just grown"
+    return ""

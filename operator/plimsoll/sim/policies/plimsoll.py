@@ -1,0 +1,103 @@
+"""Our own policy: the very code the operator runs, given what a Prometheus would say of the simulated fleet."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Final
+
+from plimsoll.core.demand import ReplicaCapacity
+from plimsoll.core.scale import DEFAULTS, History, Limits, State, Tuning, decide
+from plimsoll.core.signals import FleetView, PodView, Reading, Sample, Signal
+from plimsoll.sim.models import EngineModel
+from plimsoll.sim.observe import Observation, PodSample
+from plimsoll.sim.observe import PodView as SeenPod
+from plimsoll.sim.steps import StepCost
+
+PEAK_SECONDS: Final = 60.0
+RATE_SECONDS: Final = 60.0
+MEAN_SECONDS: Final = 300.0
+
+
+class Plimsoll:
+    """Keeps the scrapes that the queries' windows reach over, and asks ``core.scale``."""
+
+    interval_seconds = 15.0
+    live = False
+
+    def __init__(self, capacity: ReplicaCapacity, limits: Limits, tuning: Tuning = DEFAULTS) -> None:
+        self._capacity, self._limits, self._tuning = capacity, limits, tuning
+        self._history: History | None = None
+        self._scrapes: dict[str, deque[PodSample]] = {}
+
+    def decide(self, seen: Observation) -> int:
+        """What the law says; a hold is the count as it is."""
+        self._history = self._history or History(seen.seconds)
+        view = self._view(seen)
+        state = State(seen.wanted, held_requests=seen.held)
+        return decide(self._capacity, view, state, self._limits, self._history, seen.seconds, self._tuning).replicas
+
+    def _view(self, seen: Observation) -> FleetView:
+        names = {pod.name for pod in seen.pods}
+        self._scrapes = {name: kept for name, kept in self._scrapes.items() if name in names}
+        return FleetView(tuple(self._pod(pod) for pod in seen.pods if pod.state in ("loading", "ready")))
+
+    def _pod(self, pod: SeenPod) -> PodView:
+        if pod.state == "loading" or pod.sample is None:
+            return PodView(pod.name, "loading" if pod.state == "loading" else "ready")
+        kept = self._scrapes.setdefault(pod.name, deque(maxlen=int(MEAN_SECONDS // 15) + 1))
+        if not kept or kept[-1] is not pod.sample:
+            kept.append(pod.sample)
+        return PodView(pod.name, "ready", engines={"0": self._readings(kept)})
+
+    def _readings(self, kept: deque[PodSample]) -> Mapping[Signal, Reading]:
+        last = kept[-1]
+        recent = [sample for sample in kept if sample.seconds > last.seconds - PEAK_SECONDS]
+        first = recent[0]
+        span = last.seconds - first.seconds
+        rates = (
+            {
+                Signal.PREEMPTIONS: (last.preemptions - first.preemptions) / span,
+                Signal.PROMPT_TOKENS: (last.prompt_tokens - first.prompt_tokens) / span,
+            }
+            if span
+            else {}
+        )
+        queried = last.prefix_queried_tokens - kept[0].prefix_queried_tokens
+        hits = last.prefix_hit_tokens - kept[0].prefix_hit_tokens
+        figures = {
+            Signal.USAGE: last.usage,
+            Signal.USAGE_PEAK: max(sample.usage for sample in recent),
+            Signal.RUNNING: last.running,
+            Signal.WAITING: last.waiting,
+            Signal.HIT_RATIO: hits / queried if queried else 0.0,
+            **rates,
+        }
+        return {signal: Sample(value) for signal, value in figures.items()}
+
+
+def capacity_of(
+    engine: EngineModel, prompt_tokens: float, output_tokens: float, ttft_seconds: float, itl_seconds: float
+) -> ReplicaCapacity:
+    """What a plan would say of an engine at these lengths."""
+    pool = engine.pool
+    half = int(prompt_tokens + output_tokens / 2)
+    blocks = pool.blocks(half)
+    batch = max(1, min(engine.limits.max_num_seqs, int(0.85 * pool.usable_blocks / blocks)))
+    fixed, slope = engine.cost.decode_line(batch)
+    return ReplicaCapacity(
+        usable_blocks=pool.usable_blocks,
+        request_blocks=blocks,
+        prompt_tokens=prompt_tokens,
+        max_num_seqs=engine.limits.max_num_seqs,
+        prefill_seconds_per_token=prefill_seconds_per_token(engine.cost, batch, batch * half, int(prompt_tokens)),
+        decode_step_seconds=fixed + slope * batch * half,
+        ttft_seconds=ttft_seconds,
+        itl_seconds=itl_seconds,
+    )
+
+
+def prefill_seconds_per_token(cost: StepCost, decoding: int, context_tokens: int, prompt_tokens: int) -> float:
+    """What a prompt adds to the step that computes it, for each of its tokens."""
+    fixed, slope = cost.decode_line(decoding)
+    alone = fixed + slope * context_tokens
+    with_prompt = cost.mixed_seconds(decoding, context_tokens, [(prompt_tokens, 0)])
+    return (with_prompt - alone) / prompt_tokens
