@@ -1,9 +1,12 @@
 """The operator's own settings, from the environment: what its owner decides, never a tenant."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 PREFIX = "PLIMSOLL_"
+_NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME_LENGTH = 40
 
 
 class SettingsError(ValueError):
@@ -18,6 +21,8 @@ class Settings:
     """Where the operator lives: its catalogue ConfigMaps are read here."""
     namespaces: tuple[str, ...] = ()
     """Namespaces it serves; empty: the whole cluster."""
+    class_: str = ""
+    """The operator class it serves: services whose ``spec.className`` is the same; empty: those without one."""
     kubeconfig: str = ""
     """Path of a kubeconfig; empty: the pod's service account, else the user's default."""
     prometheus_url: str = ""
@@ -44,6 +49,7 @@ class Settings:
         return cls(
             namespace=read.text("NAMESPACE", cls.namespace),
             namespaces=tuple(n for n in read.text("NAMESPACES", "").replace(" ", "").split(",") if n),
+            class_=read.name("CLASS"),
             kubeconfig=env.get("KUBECONFIG", ""),
             prometheus_url=read.text("PROMETHEUS_URL", ""),
             pod_policy=read.text("POD_POLICY", ""),
@@ -66,6 +72,12 @@ class _Reader:
 
     def text(self, name: str, default: str) -> str:
         return self.env.get(PREFIX + name, default)
+
+    def name(self, name: str) -> str:
+        value = self.env.get(PREFIX + name, "")
+        if value and not (len(value) <= _NAME_LENGTH and re.fullmatch(_NAME, value)):
+            raise SettingsError(f"{PREFIX}{name}: {value!r} is not a name (a-z, 0-9 and -, at most {_NAME_LENGTH})")
+        return value
 
     def number(self, name: str, default: float, low: float, high: float) -> float:
         raw = self.env.get(PREFIX + name)

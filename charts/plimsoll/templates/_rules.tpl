@@ -55,6 +55,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 
 {{- /* Only when it serves the whole cluster. */}}
 {{- define "plimsoll.rules.cluster" -}}
+# Whether another install that serves a service is still there: the Lease that status.servedBy names.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get]
 # Free GPUs, before a roll-out: nodes of the product, and (with the right on pods above) what runs on them. Without it
 # none counts as free: several replicas are replaced one at a time, a single one only with rollout.noSpareGPU: Recreate.
 - apiGroups: [""]

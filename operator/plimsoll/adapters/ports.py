@@ -122,6 +122,9 @@ class Cluster(Protocol):
     async def served(self, kind: Kind) -> bool:
         """Whether the API server serves this kind now."""
 
+    async def schema(self, kind: Kind) -> Object | None:
+        """The OpenAPI schema under which this kind is served; None when none is published (yet)."""
+
     async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
         """Those of the kinds that the API server serves now; one request for all where the server can."""
 

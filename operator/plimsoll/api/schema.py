@@ -90,6 +90,7 @@ def _printer_columns() -> Iterator[Schema]:
     yield {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
     wide = {"priority": 1}
     yield {"name": "Planned GPU", "type": "string", "jsonPath": ".status.plan.choice.gpu", **wide}
+    yield {"name": "Served By", "type": "string", "jsonPath": ".status.servedBy", **wide}
     yield {"name": "TP", "type": "integer", "jsonPath": ".status.plan.choice.tensorParallel", **wide}
     yield {
         "name": "KV Tokens",

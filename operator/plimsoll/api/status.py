@@ -228,6 +228,14 @@ class VLLMServiceStatus(APIModel):
         strict=False,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
     )
+    served_by: Word | None = Field(
+        default=None,
+        description=(
+            "The Lease (namespace/name) of the Plimsoll install that acts on this service. Another install of the same "
+            "class leaves it alone."
+        ),
+        examples=["plimsoll-system/plimsoll"],
+    )
     summary: Summary | None = Field(default=None, description="Texts for the columns of `kubectl get`.")
     plan: Plan | None = Field(default=None, description="The plan in force, with its arithmetic.")
     replicas: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = Field(

@@ -512,6 +512,16 @@ class VLLMServiceSpec(APIModel):
         ge=0,
         le=MAX_REPLICAS,
     )
+    class_name: str | None = Field(
+        default=None,
+        description=(
+            "The operator class: only a Plimsoll install of this class serves the service. Left out: the install "
+            "without a class. It may change at any time; the pods stay."
+        ),
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        max_length=40,
+        examples=["team-a"],
+    )
     mode: Literal["Act", "Shadow"] = Field(
         default="Act",
         description=(

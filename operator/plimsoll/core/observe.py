@@ -1,6 +1,6 @@
 """What is seen of a service's fleet, as the conditions need it. Pure: the live Deployment in, figures out."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from plimsoll.api import reasons
 from plimsoll.core import rollout
@@ -11,17 +11,25 @@ from plimsoll.core.request import Request
 from plimsoll.core.rollout import Target
 
 
-def fleet(request: Request, live: LiveFleet, pods: Iterable[PodState], replicas: int, *, waits: bool) -> Fleet:
+def fleet(request: Request, live: LiveFleet, pods: Sequence[PodState], replicas: int, *, waits: bool) -> Fleet:
     """The main workload as last seen. ``replicas``: how many are wanted. ``waits``: for another template."""
     return Fleet(
         wanted=replicas,
         floor=_floor(request, replicas),
         replicas=live.replicas,
         ready=live.ready,
-        updated_ready=0 if waits else min(live.ready, live.updated) if live.seen else 0,
+        updated_ready=0 if waits else _ready_now(live, pods),
         rolled_out=not waits and not live.mixed and live.replicas >= min(replicas, 1),
         pods=counts(pods),
     )
+
+
+def _ready_now(live: LiveFleet, pods: Sequence[PodState]) -> int:
+    """Ready pods of the present template. The workload does not count them: it is asked where no pod may be seen."""
+    if not live.seen:
+        return 0
+    most = min(live.ready, live.updated)
+    return min(most, sum(p.phase == "ready" and p.template == live.template_hash for p in pods)) if pods else most
 
 
 def limited(request: Request, target: Target, replicas: int) -> Problem | None:

@@ -8,7 +8,7 @@ from plimsoll.api import names
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.drift import digest
 
-FREE_OF_PLAN: Final = ("scaling", "replicas", "tuning", "mode", "rollout")
+FREE_OF_PLAN: Final = ("scaling", "replicas", "tuning", "mode", "rollout", "className")
 """Spec fields that change how many pods run or what the operator may do, never what a pod looks like."""
 
 
