@@ -10,7 +10,6 @@ from plimsoll.cli.report.plots import Mark
 from plimsoll.core.plan.curves import FleetSize, capacity_curve, fleet_size, layout_of, requests_at_once
 from plimsoll.core.plan.result import Plan, Range
 from plimsoll.facts import gpus
-from plimsoll.facts.models import ModelConfigError, UnknownArchitecture, read_model
 
 
 @dataclass(frozen=True)
@@ -34,11 +33,7 @@ def capacity_of(planned: Planned, plan: Plan) -> Capacity | None:
     """None when the plan's argv does not give the plan's own layout back, or nothing is cached."""
     if planned.config is None:
         return None
-    try:
-        facts = read_model(planned.config.config, planned.config.quant_config)
-    except (ModelConfigError, UnknownArchitecture):
-        return None
-    layout = layout_of(plan, facts)
+    layout = layout_of(plan, planned.config)
     if layout is None or not layout.groups:
         return None
     longest, typical = planned.spec.context_tokens, typical_tokens(planned.spec.load)

@@ -10,7 +10,8 @@ from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.curves import capacity_curve, fleet_size, layout_of, requests_at_once
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan
-from plimsoll.facts.models import read_model
+from tests.unit.core.plan.asking import H100
+from tests.unit.core.plan.asking import plan as asked
 
 MODELS = ["Qwen/Qwen3.5-9B", "Qwen/Qwen3-8B", "openai/gpt-oss-20b", "google/gemma-3-27b-it"]
 
@@ -28,7 +29,7 @@ def planned(model: str, context: int = 16384) -> tuple[Plan, KVLayout]:
     assert config is not None
     plan = plan_service(spec, 1, config)
     assert isinstance(plan, Plan)
-    layout = layout_of(plan, read_model(config.config, config.quant_config))
+    layout = layout_of(plan, config)
     assert layout is not None, "the plan's own argv must give the plan's own layout back"
     return plan, layout
 
@@ -54,3 +55,13 @@ def test_a_fleet_holds_its_load_and_no_smaller_one_does(model: str) -> None:
         replicas = size.replicas_for(requests)
         assert replicas * size.requests_per_replica >= requests
         assert replicas == 1 or (replicas - 1) * size.requests_per_replica < requests
+
+
+def test_drafts_and_stretched_positions_are_read_back_too() -> None:
+    model, draft = "Qwen/Qwen3-8B", {"method": "DraftModel", "model": "Qwen/Qwen3-0.6B", "tokens": 3}
+    config = bundled_config(model)
+    assert config is not None
+    plan = asked(model, H100, 65_536, ropeScaling="YaRN", engine={"speculative": draft})
+    layout = layout_of(plan, config)
+    assert layout is not None
+    assert layout.bytes_per_block == plan.kv.bytes_per_block
