@@ -94,7 +94,7 @@ class Operator:
         reconciler = Reconciler(
             cache,
             planner,
-            Children(fenced, cache, Turns(fenced, clock.monotonic)),
+            Children(fenced, cache, Turns(fenced, clock.monotonic), sweep.unlisted),
             reporter,
             survey,
             postmortem,

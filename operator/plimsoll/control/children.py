@@ -1,7 +1,7 @@
 """Writing what a service owns: only where the intent changed or somebody edited it, never over what others own."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -50,6 +50,8 @@ class Applied:
 
     blocked: Problem | None = None
     """A child cannot be written until a human does something."""
+    lacking: Problem | None = None
+    """Something is missing that engines run without."""
     waiting: str = ""
     """What must go before we can write."""
     contest: Contest | None = None
@@ -77,10 +79,17 @@ class Children:
     by another leader, is never overwritten from an older view (ConflictError: read again, decide again).
     """
 
-    def __init__(self, cluster: Cluster, cache: Cache, turns: Turns) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: Cache,
+        turns: Turns,
+        unlisted: Callable[[Kind, str], str] = lambda _kind, _namespace: "",
+    ) -> None:
         self._cluster = cluster
         self._cache = cache
         self._turns = turns
+        self._unlisted = unlisted
 
     def forget(self, service: Key) -> None:
         """The service is gone."""
@@ -89,6 +98,11 @@ class Children:
     def just_wrote(self, service: Key, kind: Kind) -> bool:
         """Whether an object of this kind was written so shortly ago that its controller may not have seen it."""
         return self._turns.just_wrote(service, kind)
+
+    def unseen(self, kind: Kind, namespace: str) -> Problem | None:
+        """Why nothing is known of this kind: then nothing of it may be written, or said to be missing."""
+        sentence = self._unlisted(kind, namespace)
+        return refusal(f"{kind.kind}s of {namespace}", sentence, forbidden=True) if sentence else None
 
     async def bring(
         self, request: Request, manifests: Iterable[Mapping[str, Any]], replicas: int, live: Live
@@ -127,16 +141,17 @@ class Children:
         try:
             written = await self._bring_one(request, slot, manifest, live.get((kind, name)), applied)
         except _StoppedError as stopped:
-            # Engines run without a budget, too; what they cannot do without stops the rest.
             if kind is not DISRUPTION_BUDGETS or stopped.stop.problem is None:
                 raise
-            applied.blocked = stopped.stop.problem
+            applied.lacking = stopped.stop.problem
         applied.contest = applied.contest or self._turns.contest(slot)
         return written
 
     async def _bring_one(
         self, request: Request, slot: Slot, manifest: Mapping[str, Any], known: Object | None, applied: Applied
     ) -> Object | None:
+        if unseen := self.unseen(slot.kind, request.namespace):
+            raise _StoppedError(Stop(unseen))
         ours = known is not None and judge(known, request.name, request.uid).verdict == "ours"
         if ours and not _changed(manifest, known):
             return None

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from plimsoll.adapters.ports import DEPLOYMENTS, REVISIONS, SERVICES
+from plimsoll.adapters.ports import DEPLOYMENTS, PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
@@ -48,6 +48,8 @@ class _Seen:
     live: LiveFleet | None
     pods: tuple[PodState, ...]
     """Of the fleet, those that are leaving left out."""
+    blind: bool = False
+    """Pods may not be listed: that none is known does not mean that none serves."""
     tried: str = ""
     """What came of a second try to plan, when nothing did."""
     finding: Finding | None = None
@@ -102,7 +104,7 @@ class Reconciler:
         written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), wanted)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
-        changeable = facts.refusal or facts.blocked or facts.update_unknown or facts.waits
+        changeable = facts.refusal or facts.blocked or facts.lacking or facts.update_unknown or facts.waits
         looking = changeable or any(pod.unplaced for pod in seen.pods)
         contested = CONTEST_RECHECK_SECONDS if applied.contest else None
         waits = (again, written, REFUSED_RECHECK_SECONDS if looking else None, applied.again_seconds, contested)
@@ -114,7 +116,8 @@ class Reconciler:
         known = replan.known(request, kept)
         target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known)
         pods = tuple(pod for pod in self.cache.pods(key) if pod.phase != "terminating")
-        seen = _Seen(target, kept, self._fleet(request), pods)
+        blind = self.children.unseen(PODS, request.namespace) is not None
+        seen = _Seen(target, kept, self._fleet(request), pods, blind)
         finding = await self.postmortem.of(request.namespace, seen.new_pods)
         if finding is None or target.revision is None or target.frozen or request.held_because:
             return replace(seen, finding=finding)
@@ -153,8 +156,9 @@ class Reconciler:
     def _progress(self, seen: _Seen) -> Progress:
         pods, now = seen.pods, self.wall_seconds()
         waits = [now - pod.since_seconds for pod in seen.new_pods if pod.unplaced and pod.since_seconds is not None]
+        serving = sum(pod.phase in ("ready", "unready") for pod in pods)
         return Progress(
-            serving=sum(pod.phase in ("ready", "unready") for pod in pods),
+            serving=max(serving, seen.live.ready) if seen.blind and seen.live else serving,
             starting=sum(pod.phase == "loading" for pod in pods),
             unplaced_seconds=max(waits, default=0.0),
             failed=bool(seen.live and seen.live.deadline_exceeded) or any(map(_fails_for_good, seen.new_pods)),
@@ -188,12 +192,14 @@ class Reconciler:
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
             refusal=target.refusal,
             blocked=applied.blocked,
+            lacking=applied.lacking or self.children.unseen(PODS, request.namespace),
             waiting=applied.waiting,
             held=request.held_because,
             update=target.update,
             update_unknown=target.update_unknown,
             limited=observe.limited(request, target, wanted),
             contest=applied.contest,
+            ignored=rollout.ignored(request, target, seen.kept),
             rollout=step.why if step and not request.held_because else "",
             waits=step.waiting if step and not request.held_because else None,
         )

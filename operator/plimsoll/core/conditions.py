@@ -67,6 +67,8 @@ class Facts:
     refusal: Problem | None = None
     blocked: Problem | None = None
     """What keeps us from writing the children: a foreign object, missing rights."""
+    lacking: Problem | None = None
+    """What is missing that engines run without, for want of a right: their budget, a view of the pods."""
     waiting: str = ""
     """What must go before we can write (an earlier owner's child in deletion)."""
     held: str = ""
@@ -76,6 +78,8 @@ class Facts:
     update_unknown: str = ""
     limited: Problem | None = None
     contest: Contest | None = None
+    ignored: str = ""
+    """What an annotation asks for and cannot be done."""
     rollout: str = ""
     """How pods are being replaced, and why so; empty at rest."""
     waits: Obstacle | None = None
@@ -184,6 +188,8 @@ def _stalled(facts: Facts) -> Condition:
         return Condition(names.STALLED, "True", problem.reason, problem.message)
     if obstacle and obstacle.lasting and not facts.waiting and not facts.held:
         return Condition(names.STALLED, "True", obstacle.reason, obstacle.message)
+    if facts.lacking and _reconciling(facts).status != "True":
+        return Condition(names.STALLED, "True", facts.lacking.reason, facts.lacking.message)
     return _say(names.STALLED, "False", reasons.NOT_STALLED, "nothing needs a human")
 
 
@@ -210,12 +216,12 @@ def _available(facts: Facts) -> Condition:
 
 
 def _plan_update(facts: Facts) -> Condition:
-    kind = names.PLAN_UPDATE_AVAILABLE
+    kind, tail = names.PLAN_UPDATE_AVAILABLE, f"; {facts.ignored}" if facts.ignored else ""
     if facts.update_unknown:
-        return _say(kind, "Unknown", reasons.CANNOT_PLAN, facts.update_unknown)
+        return _say(kind, "Unknown", reasons.CANNOT_PLAN, facts.update_unknown + tail)
     if facts.update:
-        return Condition(kind, "True", facts.update.reason, facts.update.message)
-    return _say(kind, "False", reasons.UP_TO_DATE, "planning again gives the plan that runs")
+        return Condition(kind, "True", facts.update.reason, facts.update.message + tail)
+    return _say(kind, "False", reasons.UP_TO_DATE, f"planning again gives the plan that runs{tail}")
 
 
 def _limited(facts: Facts) -> Condition:

@@ -11,14 +11,19 @@ from typing import Final
 from plimsoll.api import reasons, rollout_reasons, write_reasons
 from plimsoll.api.reasons import Reason
 from plimsoll.core.conditions import Problem
+from plimsoll.core.stable_text import stable
 
 _Match = re.Match[str]
+
+MESSAGE_LIMIT: Final = 1000
 
 _RIGHT: Final = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
-_QUOTA: Final = re.compile(r"exceeded quota: (?P<quota>\S+), (?P<figures>requested: .*)")
+_QUOTA: Final = re.compile(
+    r"exceeded quota: (?P<quota>\S+), (?P<wish>requested: .*?), used: .*?, (?P<limit>limited: .*)", re.DOTALL
+)
 _QUOTA_FIELDS: Final = re.compile(r"failed quota: (?P<quota>\S+): (?P<wish>must specify .*)")
 _WEBHOOK: Final = re.compile(r'admission webhook "(?P<name>[^"]*)" denied the request(?:: (?P<why>.*))?', re.DOTALL)
 _POLICY: Final = re.compile(
@@ -41,12 +46,15 @@ def webhook_away(message: str) -> str | None:
 
 
 def refusal(what: str, message: str, *, forbidden: bool) -> Problem:
-    """The problem behind a refused request about ``what`` (the object, as people write it)."""
+    """The problem behind a refused request about ``what`` (the object, as people write it).
+
+    The sentence is the same for the same cause: what others use up of a quota, ids and times are left out.
+    """
     for pattern, reason, say in _KINDS:
         if found := pattern.search(message):
-            return Problem(reason.name, say(what, found))
+            return Problem(reason.name, stable(say(what, found), MESSAGE_LIMIT))
     reason = reasons.FORBIDDEN if forbidden else reasons.REFUSED
-    return Problem(reason.name, f"the API server refuses {what}: {message}")
+    return Problem(reason.name, stable(f"the API server refuses {what}: {message}", MESSAGE_LIMIT))
 
 
 def _right(what: str, found: _Match) -> str:
@@ -59,7 +67,7 @@ def _right(what: str, found: _Match) -> str:
 
 
 def _quota(what: str, found: _Match) -> str:
-    return f"{what}: ResourceQuota {found['quota']} is used up ({found['figures']}); raise it or free something"
+    return f"{what}: ResourceQuota {found['quota']} is used up ({found['wish']}, {found['limit']}); raise or free it"
 
 
 def _quota_fields(what: str, found: _Match) -> str:

@@ -77,6 +77,15 @@ def choose_target(
     )
 
 
+def ignored(request: Request, target: Target, kept: Sequence[Revision]) -> str:
+    """What to say of an accept-plan annotation that names nothing; one that was followed long ago needs no word."""
+    known = {revision.name for revision in (*kept, *([target.revision] if target.revision else []))}
+    if not request.accept_plan or request.accept_plan in known:
+        return ""
+    asked = f"annotation {names.ANNOTATION_ACCEPT_PLAN}: {request.accept_plan[:80]!r}"
+    return f"{asked} names no plan that is kept or on offer"
+
+
 def replanned(
     request: Request, target: Target, kept: Sequence[Revision], outcome: Outcome, correction: Correction
 ) -> tuple[Target, str]:

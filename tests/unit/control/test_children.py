@@ -49,8 +49,13 @@ class World:
         self.refuse: dict[Kind, ClusterError] = {}
         self.overrule: dict[str, Any] = {}
         self.claims: dict[str, Any] = {}
+        self.unlisted: dict[Kind, str] = {}
         self.cache = Cache()
-        self.children = Children(self, self.cache, Turns(self, lambda: self.now))  # type: ignore[arg-type]
+        turns = Turns(self, lambda: self.now)  # type: ignore[arg-type]
+        self.children = Children(self, self.cache, turns, self.may_not_list)  # type: ignore[arg-type]
+
+    def may_not_list(self, kind: Kind, _namespace: str) -> str:
+        return self.unlisted.get(kind, "")
 
     async def apply(self, kind: Kind, manifest: Mapping[str, Any], manager: str) -> dict[str, Any]:
         self.writes.append(kind)
@@ -115,9 +120,20 @@ async def test_without_the_right_to_a_budget_the_fleet_is_still_written(world: W
         '403 User "u" cannot patch resource "poddisruptionbudgets" in API group "policy" in the namespace "llm"'
     )
     applied = await world.bring(disruption_budget(OWNER), _deployment())
-    assert applied.blocked is not None
-    assert "may not patch poddisruptionbudgets.policy" in applied.blocked.message
+    assert applied.blocked is None
+    assert applied.lacking is not None
+    assert "may not patch poddisruptionbudgets.policy" in applied.lacking.message
     assert (DEPLOYMENTS, "svc") in world.objects
+
+
+async def test_what_may_not_be_listed_is_not_written_and_said(world: World) -> None:
+    world.unlisted[DEPLOYMENTS] = 'User "u" cannot list resource "deployments" in API group "apps" at the cluster scope'
+    applied = await world.bring(disruption_budget(OWNER), _deployment())
+    assert world.writes == [DISRUPTION_BUDGETS]
+    assert applied.blocked is not None
+    assert "may not list deployments.apps" in applied.blocked.message
+    world.unlisted.clear()
+    assert (await world.bring(_deployment())).blocked is None
 
 
 async def test_a_webhook_that_does_not_answer_is_waited_for(world: World) -> None:

@@ -112,6 +112,13 @@ FOUGHT = Problem("FieldContested", "argocd-controller keeps changing it")
             Facts(planned="p", held=HELD), "InProgress", "OnHold", "NoReplicaReady", id="on hold before the first pod"
         ),
         pytest.param(
+            Facts(planned="p", fleet=SERVING, lacking=Problem("Forbidden", "may not patch poddisruptionbudgets")),
+            "Failed",
+            "FleetReady",
+            "MinimumReplicasAvailable",
+            id="a right is missing, the fleet serves",
+        ),
+        pytest.param(
             Facts(planned="p", fleet=SERVING, contest=Contest(FOUGHT, fleet_differs=True)),
             "Failed",
             "FieldContested",

@@ -27,7 +27,7 @@ WHAT = "Deployment llm/svc"
             '403 services "svc" is forbidden: exceeded quota: small, requested: services=1, used: services=1, '
             "limited: services=1",
             "QuotaExceeded",
-            ("ResourceQuota small is used up", "limited: services=1"),
+            ("ResourceQuota small is used up (requested: services=1, limited: services=1)",),
             id="a quota",
         ),
         pytest.param(
@@ -67,6 +67,26 @@ def test_a_refusal_is_explained(message: str, reason: str, says: tuple[str, ...]
 
 def test_what_is_invalid_without_a_pattern_keeps_its_sentence() -> None:
     assert refusal(WHAT, "422 odd", forbidden=False).reason == "Refused"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        pytest.param(
+            "403 exceeded quota: small, requested: services=1, used: services=7, limited: services=8",
+            "403 exceeded quota: small, requested: services=1, used: services=8, limited: services=8",
+            id="others use more of the quota",
+        ),
+        pytest.param(
+            '400 admission webhook "w" denied the request: at 2026-01-02T03:04:05Z: no (request ID: 8f3a)',
+            '400 admission webhook "w" denied the request: at 2026-01-02T03:05:11Z: no (request ID: 11bc)',
+            id="a webhook with times and ids",
+        ),
+    ],
+)
+def test_the_same_cause_has_the_same_sentence(first: str, second: str) -> None:
+    """F20: a text that changes with every try would be a status write with every try."""
+    assert refusal(WHAT, first, forbidden=True) == refusal(WHAT, second, forbidden=True)
 
 
 def test_a_namespace_in_deletion_and_a_webhook_that_is_away_pass_by_themselves() -> None:

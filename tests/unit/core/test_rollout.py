@@ -272,3 +272,29 @@ def test_pods_that_are_ready_with_the_present_template(pods: list[PodState], rea
     live = LiveFleet(asked=1, replicas=2, ready=1, updated=1, seen=True, template=template)
     assert observe.fleet(request_, live, pods, 1, waits=False).updated_ready == ready
     assert observe.fleet(request_, live, pods, 1, waits=True).updated_ready == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        pytest.param("true", "is set", id="true holds"),
+        pytest.param("True ", "is set", id="so does another spelling"),
+        pytest.param("false", "", id="false does not"),
+        pytest.param("", "", id="nor does nothing"),
+        pytest.param("maybe", "'maybe' is neither true nor false", id="what is neither holds, and is said"),
+    ],
+)
+def test_the_hold_annotation_is_never_taken_lightly(value: str, held: str) -> None:
+    because = _request({names.ANNOTATION_HOLD: value}).held_because
+    assert (held in because) if held else not because
+
+
+def test_an_acceptance_of_what_does_not_exist_is_said(running: Revision) -> None:
+    for accepted, says in ((running.name, ""), ("svc-nonsense", "'svc-nonsense' names no plan"), ("", "")):
+        request = _request({names.ANNOTATION_ACCEPT_PLAN: accepted})
+        target = choose_target(request, _plan(request), [running])
+        assert (
+            (says in rollout.ignored(request, target, [running]))
+            if says
+            else not rollout.ignored(request, target, [running])
+        )
