@@ -90,7 +90,8 @@ def install_crds(kubectl: Kubectl, folder: Path) -> None:
 
     Not with `kubectl wait`: in the first moment a CRD has no conditions at all, which it takes for an error.
     """
-    kubectl("apply", "--server-side", "-f", str(folder))
+    # Resolved, since kubectl does not look into a folder behind a symbolic link.
+    kubectl("apply", "--server-side", "-f", str(folder.resolve()))
     count = len(list(folder.glob("*.yaml")))
     eventually(lambda: _established(kubectl) >= count, within_seconds=ESTABLISHED_SECONDS)
 

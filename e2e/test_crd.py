@@ -99,6 +99,7 @@ def test_a_small_manifest_is_completed_with_the_defaults(kubectl: Kubectl, qwen:
         "objective": "Balanced",
         "scaling": {"mode": "Auto", "minReplicas": 1},
         "tuning": {"mode": "Recommend"},
+        "rollout": {"noSpareGPU": "Wait"},
         "replicas": 1,
         "mode": "Act",
     }
@@ -142,6 +143,7 @@ def test_auto_may_be_left_together_with_a_new_count_and_everything_else_stays_ed
 
 
 STATUS: dict[str, Any] = {
+    "servedBy": "plimsoll-system/plimsoll",
     "observedGeneration": 1,
     "conditions": [
         {

@@ -66,7 +66,7 @@ def process(lab: Lab, kubectl: Kubectl) -> list[str]:
     }
     file = lab.plane.workdir / "process.yaml"
     file.write_text(yaml.safe_dump(values))
-    return [f"--namespace={NAMESPACE}", f"--values={file}", "--wait", "--timeout=60s"]
+    return [f"--namespace={NAMESPACE}", f"--values={file}", "--wait", "--timeout=180s"]
 
 
 def dry_run(kubectl: Kubectl, objects: list[dict[str, Any]]) -> None:
@@ -142,7 +142,7 @@ def test_a_release_lives_from_install_to_uninstall_and_no_fleet_notices(
     assert kubectl.get("deployment", "plimsoll", "-n", NAMESPACE)["status"]["readyReplicas"] == 2
     helm("upgrade", "plimsoll", str(CHART), *process, "--set=crds.install=false")
     assert kubectl.get("deployment", "plimsoll", "-n", NAMESPACE)["spec"]["replicas"] == 1
-    helm("rollback", "plimsoll", "1", f"--namespace={NAMESPACE}", "--wait", "--timeout=60s")
+    helm("rollback", "plimsoll", "1", f"--namespace={NAMESPACE}", "--wait", "--timeout=180s")
     assert not knows_objective(kubectl)
 
     helm("uninstall", "plimsoll", f"--namespace={NAMESPACE}", "--wait")
