@@ -7,8 +7,9 @@ import pytest
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.kv import KVLayout
 from plimsoll.core.plan.choose import plan_service
-from plimsoll.core.plan.curves import capacity_curve, fleet_size, layout_of, requests_at_once
+from plimsoll.core.plan.curves import capacity_curve, fleet_size, requests_at_once
 from plimsoll.core.plan.model import bundled_config
+from plimsoll.core.plan.readback import planned_engine
 from plimsoll.core.plan.result import Plan
 from tests.unit.core.plan.asking import H100
 from tests.unit.core.plan.asking import plan as asked
@@ -29,9 +30,9 @@ def planned(model: str, context: int = 16384) -> tuple[Plan, KVLayout]:
     assert config is not None
     plan = plan_service(spec, 1, config)
     assert isinstance(plan, Plan)
-    layout = layout_of(plan, config)
-    assert layout is not None, "the plan's own argv must give the plan's own layout back"
-    return plan, layout
+    engine = planned_engine(plan, config)
+    assert engine is not None, "the plan's own argv must give the plan's own layout back"
+    return plan, engine.layout
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -62,6 +63,6 @@ def test_drafts_and_stretched_positions_are_read_back_too() -> None:
     config = bundled_config(model)
     assert config is not None
     plan = asked(model, H100, 65_536, ropeScaling="YaRN", engine={"speculative": draft})
-    layout = layout_of(plan, config)
-    assert layout is not None
-    assert layout.bytes_per_block == plan.kv.bytes_per_block
+    engine = planned_engine(plan, config)
+    assert engine is not None
+    assert engine.layout.bytes_per_block == plan.kv.bytes_per_block
