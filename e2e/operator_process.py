@@ -1,6 +1,7 @@
 """The operator as a process of its own, with the rights of its service account and nothing more."""
 
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,15 @@ class Operator:
 
     def await_ready(self) -> None:
         self.process.await_ready(Api(self.url, self._plane.ca).probe("/readyz"), within_seconds=READY_SECONDS)
+
+    def answer(self, path: str) -> tuple[int, str]:
+        """Status and body of one of its pages, refusals too; raises URLError when nobody listens."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.read().decode()
 
     def metric(self, name: str) -> float:
         """The sum of the series whose line begins so: a name, or a name with its first labels."""

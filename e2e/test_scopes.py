@@ -123,12 +123,9 @@ def _replicas(plane: ControlPlane, name: str, namespace: str = "default") -> int
 
 
 def _answer(operator: Operator, path: str) -> tuple[int, str]:
+    """As ``Operator.answer``; one that does not listen yet answers nothing."""
     try:
-        with urllib.request.urlopen(operator.url + path, timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            return refusal.code, refusal.read().decode()
+        return operator.answer(path)
     except urllib.error.URLError as error:
         return 0, str(error)
 

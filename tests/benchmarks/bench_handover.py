@@ -7,8 +7,7 @@ is written to its Deployment.
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from aiohttp import ClientSession
@@ -17,9 +16,10 @@ from e2e.controlplane import ControlPlane
 from e2e.controlplane.commands import CONTROLLER_QPS
 from e2e.labrun import CHECKOUT
 from e2e.operator_process import MANIFEST, Operator, create_account, install_crds
-from plimsoll.adapters.kube import KubeCluster, load_configuration
+from plimsoll.adapters.kube import KubeCluster
 from plimsoll.adapters.ports import DEPLOYMENTS, SERVICES
 from plimsoll.api import names
+from tests.benchmarks.admin import admin_cluster
 from tests.benchmarks.report import figure
 
 COUNT: Final = int(os.environ.get("SERVICES", "1000"))
@@ -44,7 +44,7 @@ def main() -> None:
 
 
 async def _measure(plane: ControlPlane, first: Operator, second: Operator) -> None:
-    async with _admin(plane) as admin:
+    async with admin_cluster(plane) as admin:
         await _start(first)
         await _spread((_service(f"svc-{n:04d}") for n in range(COUNT)), admin)
         while await _unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
@@ -76,15 +76,6 @@ async def _start(operator: Operator) -> None:
 async def _leads(operator: Operator) -> bool:
     async with ClientSession() as session, session.get(f"{operator.url}/metrics") as answer:
         return "plimsoll_leader 1.0" in await answer.text()
-
-
-@asynccontextmanager
-async def _admin(plane: ControlPlane) -> AsyncIterator[KubeCluster]:
-    cluster = KubeCluster(await load_configuration(str(plane.admin_kubeconfig)), 60)
-    try:
-        yield cluster
-    finally:
-        await cluster.close()
 
 
 def _service(name: str, replicas: int = 1) -> dict[str, Any]:
