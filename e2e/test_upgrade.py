@@ -33,10 +33,6 @@ def lab() -> Iterator[Lab]:
         yield lab
 
 
-@pytest.mark.xfail(
-    strict=False,
-    reason="OPEN (issue 6): in its only run on the merged tree pods differed before and after; not looked into yet",
-)
 @pytest.mark.parametrize("path", recordings(), ids=lambda path: path.name.partition(".")[0])
 def test_no_pod_is_restarted_by_an_upgrade_of_the_operator(lab: Lab, path: Path) -> None:
     recording = Recording.read(path)
