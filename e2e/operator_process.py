@@ -1,6 +1,8 @@
 """The operator as a process of its own, with the rights of its service account and nothing more."""
 
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
@@ -59,6 +61,25 @@ class Operator:
     def await_ready(self) -> None:
         self.process.await_ready(Api(self.url, self._plane.ca).probe("/readyz"), within_seconds=READY_SECONDS)
 
+    def answer(self, path: str) -> tuple[int, str]:
+        """Status and body of one of its pages, refusals too; raises URLError when nobody listens."""
+        try:
+            with urllib.request.urlopen(self.url + path, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refusal:
+            with refusal:
+                return refusal.code, refusal.read().decode()
+
+    def metric(self, name: str) -> float:
+        """The sum of the series whose line begins so: a name, or a name with its first labels."""
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))
+
+    def writes(self, resource: str) -> int:
+        """Writes of one resource type that it has sent since it started."""
+        return int(self.metric(f'plimsoll_api_writes_total{{resource="{resource}"}}'))
+
     def stop(self) -> None:
         """SIGTERM and wait; it stays down until `start`."""
         self.process.stop()
@@ -79,7 +100,8 @@ def install_crds(kubectl: Kubectl, folder: Path) -> None:
 
     Not with `kubectl wait`: in the first moment a CRD has no conditions at all, which it takes for an error.
     """
-    kubectl("apply", "--server-side", "-f", str(folder))
+    # Resolved, since kubectl does not look into a folder behind a symbolic link.
+    kubectl("apply", "--server-side", "-f", str(folder.resolve()))
     count = len(list(folder.glob("*.yaml")))
     eventually(lambda: _established(kubectl) >= count, within_seconds=ESTABLISHED_SECONDS)
 

@@ -10,7 +10,6 @@ from typing import Any, Final
 
 import pytest
 
-from e2e.controlplane.kubectl import Kubectl
 from e2e.eventually import eventually
 from e2e.labrun import CHECKOUT, Lab, LabOptions
 from plimsoll.api import names
@@ -28,11 +27,6 @@ def lab() -> Iterator[Lab]:
     )
     with Lab(options) as lab:
         yield lab
-
-
-@pytest.fixture
-def kubectl(lab: Lab) -> Kubectl:
-    return lab.plane.kubectl
 
 
 class Terminal:
@@ -92,55 +86,58 @@ class Terminal:
         return found
 
 
-@pytest.fixture
-def terminal(lab: Lab, namespace: str) -> Terminal:
-    return Terminal(lab, namespace)
-
-
-def test_a_live_service_is_explained_held_accepted_and_restarted(terminal: Terminal) -> None:
+@pytest.fixture(scope="module")
+def docs(lab: Lab) -> Terminal:
+    """A person in front of a service that serves; tests take it as the one before left it."""
+    lab.plane.kubectl("create", "namespace", "llm")
+    terminal = Terminal(lab, "llm")
     terminal.apply()
     terminal.until("Ready", "True")
+    return terminal
 
-    told = terminal.plimsoll("explain", "docs")
+
+def test_a_live_service_is_explained(docs: Terminal) -> None:
+    told = docs.plimsoll("explain", "docs")
     assert told.returncode == 0, told.stderr
     for words in ("ready: 1 of 1 replicas ready", "Memory of the fullest GPU", "1 x 1 NVIDIA-H100-80GB-HBM3"):
         assert words in told.stdout
-    reported = terminal.service()["status"]["plan"]
-    assert terminal.says("explain", "docs")["plan"]["kv"] == reported["kv"]
+    assert docs.says("explain", "docs")["plan"]["kv"] == docs.service()["status"]["plan"]["kv"]
 
-    nothing = terminal.plimsoll("accept", "docs")
+
+@pytest.mark.parametrize("verb", ["explain", "restart"])
+def test_a_name_that_is_not_there_is_named_with_its_nearest(docs: Terminal, verb: str) -> None:
+    done = docs.plimsoll(verb, "dcos")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nearest: docs" in done.stderr
+
+
+def test_a_held_service_is_only_observed_until_the_hold_ends(docs: Terminal) -> None:
+    assert docs.says("hold", "docs")["value"] == "true"
+    eventually(lambda: "observing only" in str(docs.service()["status"]["conditions"]), within_seconds=60)
+    assert docs.says("hold", "docs", "--off")["value"] is None
+    assert names.ANNOTATION_HOLD not in docs.service()["metadata"].get("annotations", {})
+
+
+def test_a_newer_plan_is_accepted_by_its_name(docs: Terminal) -> None:
+    nothing = docs.plimsoll("accept", "docs")
     assert (nothing.returncode, nothing.stdout) == (1, "")
     assert "no newer plan is offered" in nothing.stderr
-    assert "there is nothing to approve" in terminal.plimsoll("approve", "docs").stderr
-
-    first = terminal.pods()
-    terminal.apply(layers=64)
-    terminal.until("PlanUpdateAvailable", "True")
-    offered = terminal.says("accept", "docs", "--dry-run")
+    first = docs.pods()
+    docs.apply(layers=64)
+    docs.until("PlanUpdateAvailable", "True")
+    offered = docs.says("accept", "docs", "--dry-run")
     assert offered["dryRun"]
-    assert names.ANNOTATION_ACCEPT_PLAN not in terminal.service()["metadata"].get("annotations", {})
-    wrong = terminal.plimsoll("accept", "docs", "--revision", "docs-0")
+    assert names.ANNOTATION_ACCEPT_PLAN not in docs.service()["metadata"].get("annotations", {})
+    wrong = docs.plimsoll("accept", "docs", "--revision", "docs-0")
     assert wrong.returncode == 2
     assert f"offered is {offered['value']}" in wrong.stderr
-    assert terminal.pods() == first
-    assert terminal.says("accept", "docs", "--revision", offered["value"])["value"] == offered["value"]
-    terminal.until("PlanUpdateAvailable", "False")
-    eventually(lambda: terminal.pods() - first, within_seconds=60)
-
-    assert terminal.says("hold", "docs")["value"] == "true"
-    eventually(lambda: "observing only" in str(terminal.service()["status"]["conditions"]), within_seconds=30)
-    assert terminal.says("hold", "docs", "--off")["value"] is None
-    assert names.ANNOTATION_HOLD not in terminal.service()["metadata"]["annotations"]
-
-    terminal.until("Ready", "True")
-    second = terminal.pods()
-    terminal.says("restart", "docs")
-    eventually(lambda: terminal.pods() - second, within_seconds=60)
+    assert docs.pods() == first
+    docs.says("accept", "docs", "--revision", offered["value"])
+    docs.until("PlanUpdateAvailable", "False")
+    eventually(lambda: docs.pods() - first, within_seconds=60)
 
 
-def test_a_name_that_is_not_there_is_named_with_its_nearest(terminal: Terminal) -> None:
-    terminal.apply(mode="Shadow")
-    for verb in ("explain", "hold", "restart"):
-        done = terminal.plimsoll(verb, "dcos")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert "nearest: docs" in done.stderr
+def test_a_restart_replaces_the_pods(docs: Terminal) -> None:
+    before = docs.pods()
+    docs.says("restart", "docs")
+    eventually(lambda: docs.pods() - before, within_seconds=60)

@@ -24,7 +24,8 @@ pytestmark = [pytest.mark.controlplane, pytest.mark.usefixtures("crd")]
 def crd(kubectl: Kubectl) -> dict[str, Any]:
     """The CRD as the server keeps it, once it serves."""
     kubectl.apply(custom_resource_definition())
-    kubectl("wait", "--for=condition=Established", f"crd/{CRD_NAME}", "--timeout=30s")
+    # `kubectl wait` fails on an object that has no status yet.
+    eventually(lambda: "Established" in str(kubectl.get("crd", CRD_NAME).get("status", {}).get("conditions")))
     eventually(lambda: "vllmservices" in kubectl("api-resources", "--api-group=plimsoll.dev", "-o", "name"))
     return kubectl.get("crd", CRD_NAME)
 
@@ -98,6 +99,7 @@ def test_a_small_manifest_is_completed_with_the_defaults(kubectl: Kubectl, qwen:
         "objective": "Balanced",
         "scaling": {"mode": "Auto", "minReplicas": 1},
         "tuning": {"mode": "Recommend"},
+        "rollout": {"noSpareGPU": "Wait"},
         "replicas": 1,
         "mode": "Act",
     }
@@ -141,6 +143,7 @@ def test_auto_may_be_left_together_with_a_new_count_and_everything_else_stays_ed
 
 
 STATUS: dict[str, Any] = {
+    "servedBy": "plimsoll-system/plimsoll",
     "observedGeneration": 1,
     "conditions": [
         {

@@ -244,10 +244,10 @@ def test_without_rights_on_leases_it_says_so_and_acts_once_it_has_them(plane: Co
     try:
         one.process.start()
         eventually(lambda: one.process.log.exists() and "grant get, create and update on leases" in _log(one))
-        status, text = _answer(one, "/readyz")
+        status, text = one.answer("/readyz")
         assert status == 503
         assert f"Lease {NAMESPACE}/plimsoll cannot be had" in text
-        assert _answer(one, "/healthz") == (200, "ok\n")
+        assert one.answer("/healthz") == (200, "ok\n")
         assert _log(one).count("cannot be had") == 1
     finally:
         plane.kubectl.apply({**head, "metadata": meta, "rules": role["rules"]})
@@ -260,15 +260,6 @@ def _log(operator: Operator) -> str:
     return operator.process.log.read_text()
 
 
-def _answer(operator: Operator, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(operator.url + path, timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            return refusal.code, refusal.read().decode()
-
-
 def test_an_api_outage_ends_the_lead_and_not_the_process(plane: ControlPlane, one: Operator) -> None:
     _start(one)
     eventually(lambda: _leads(one))
@@ -276,7 +267,7 @@ def test_an_api_outage_ends_the_lead_and_not_the_process(plane: ControlPlane, on
     server = plane.processes["kube-apiserver"]
     server.stop()
     eventually(lambda: not _leads(one), within_seconds=3 * LEASE_SECONDS)
-    assert _answer(one, "/healthz") == (200, "ok\n")
+    assert one.answer("/healthz") == (200, "ok\n")
     server.start()
     server.await_ready(plane.api.probe("/readyz"), within_seconds=60)
     eventually(lambda: _leads(one), within_seconds=3 * LEASE_SECONDS)

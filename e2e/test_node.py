@@ -1,5 +1,6 @@
 """What of the real node can be told without one: images, configurations, and when it says that it cannot run."""
 
+import hashlib
 import io
 import json
 import re
@@ -67,16 +68,26 @@ def test_images_share_the_layers_they_have_in_common(tmp_path: Path) -> None:
     layer.write({"/base": Text("base")}, base)
     layer.write({"/top": Text("top")}, top)
     out = io.BytesIO()
-    archive.write([Image(("one:1",), (base,), ["/a"]), Image(("two:2",), (base, top), ["/b"], env={"A": "1"})], out)
+    one = Image(("one:1",), (base,), ["/a"])
+    two = Image(("two:2",), (base, top), ["/b"], env={"A": "1"}, mirrors=("mirror/two",))
+    archive.write([one, two], out)
 
     files = read_tar(out.getvalue())
-    manifests = json.loads(files["manifest.json"] or b"")
-    assert [manifest["RepoTags"] for manifest in manifests] == [["one:1"], ["two:2"]]
-    assert manifests[0]["Layers"] == manifests[1]["Layers"][:1]
-    assert sum(name.endswith(".tar") for name in files) == 2
-    config = json.loads(files[manifests[1]["Config"]] or b"")
+    entries = json.loads(files["index.json"] or b"")["manifests"]
+    names = [entry["annotations"]["io.containerd.image.name"] for entry in entries]
+    assert names == ["one:1", "two:2", f"mirror/two@{entries[1]['digest']}"]
+    first, second = (read_blob(files, entry["digest"]) for entry in entries[:2])
+    assert first["layers"] == second["layers"][:1]
+    config = read_blob(files, second["config"]["digest"])
     assert config["config"]["Env"] == ["A=1"]
-    assert [f"{diff.removeprefix('sha256:')}.tar" for diff in config["rootfs"]["diff_ids"]] == manifests[1]["Layers"]
+    assert config["rootfs"]["diff_ids"] == [layer["digest"] for layer in second["layers"]]
+    assert len(files) == 2 + 2 * 2 + 2  # each image's manifest and configuration, and the two layers
+
+
+def read_blob(files: dict[str, bytes | None], digest: str) -> dict[str, Any]:
+    content = files[f"blobs/{digest.replace(':', '/')}"] or b""
+    assert digest == f"sha256:{hashlib.sha256(content).hexdigest()}"
+    return dict(json.loads(content))
 
 
 def test_the_operators_image_holds_what_the_lock_file_names_and_no_tools() -> None:

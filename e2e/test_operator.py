@@ -7,26 +7,14 @@ from typing import Any, Final
 
 import pytest
 
-from e2e.controlplane.api import ApiError
 from e2e.controlplane.kubectl import Kubectl, KubectlError
 from e2e.eventually import eventually
 from e2e.labrun import CHECKOUT, Lab, LabOptions
+from e2e.look import H100, OWNED, Apply, Look, applier
 from plimsoll.api import names
 
 pytestmark = pytest.mark.controlplane
 
-H100: Final = "NVIDIA-H100-80GB-HBM3"
-PREFIX: Final = {
-    "vllmservices": "/apis/plimsoll.dev/v1alpha1",
-    "deployments": "/apis/apps/v1",
-    "replicasets": "/apis/apps/v1",
-    "controllerrevisions": "/apis/apps/v1",
-    "poddisruptionbudgets": "/apis/policy/v1",
-    "services": "/api/v1",
-    "pods": "/api/v1",
-    "events": "/api/v1",
-}
-OWNED: Final = ("deployments", "services", "poddisruptionbudgets", "controllerrevisions")
 SWEEP_SECONDS: Final = "5"
 
 
@@ -46,90 +34,14 @@ def kubectl(lab: Lab) -> Kubectl:
     return lab.plane.kubectl
 
 
-Apply = Callable[..., str]
-
-
 @pytest.fixture
 def apply(kubectl: Kubectl, namespace: str) -> Apply:
-    """Apply a VLLMService of this name; keyword arguments replace parts of a small valid spec."""
-
-    def make(name: str = "svc", annotations: dict[str, str] | None = None, **spec: Any) -> str:
-        base: dict[str, Any] = {
-            "model": {"id": "Qwen/Qwen3.5-9B", "textOnly": True},
-            "hardware": {"gpu": H100},
-            "contextTokens": 131072,
-        }
-        meta = {"name": name, "namespace": namespace, "annotations": annotations or {}}
-        manifest = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": base | spec}
-        kubectl.apply(manifest)
-        return name
-
-    return make
+    return applier(kubectl, namespace)
 
 
 @pytest.fixture
-def look(lab: Lab, namespace: str) -> "Look":
+def look(lab: Lab, namespace: str) -> Look:
     return Look(lab, namespace)
-
-
-class Look:
-    """Questions about one namespace."""
-
-    def __init__(self, lab: Lab, namespace: str) -> None:
-        self.kubectl = lab.plane.kubectl
-        self.namespace = namespace
-        self._api = lab.plane.api
-
-    def get(self, kind: str, name: str) -> dict[str, Any]:
-        return self._api.get(f"{PREFIX[kind]}/namespaces/{self.namespace}/{kind}/{name}")
-
-    def maybe(self, kind: str, name: str) -> dict[str, Any]:
-        """The object, or nothing (an empty dict) when there is none."""
-        try:
-            return self.get(kind, name)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return {}
-
-    def all(self, kind: str) -> list[dict[str, Any]]:
-        listed = self._api.get(f"{PREFIX[kind]}/namespaces/{self.namespace}/{kind}")
-        return [{"kind": kind, **item} for item in listed["items"]]
-
-    def condition(self, name: str, kind: str) -> dict[str, Any]:
-        found = self.get("vllmservices", name).get("status", {}).get("conditions") or []
-        return next((c for c in found if c["type"] == kind), {})
-
-    def until(self, name: str, kind: str, status: str, reason: str | None = None) -> dict[str, Any]:
-        """The condition once it has this status (and reason) for the current generation."""
-
-        def there() -> dict[str, Any] | None:
-            service = self.get("vllmservices", name)
-            found = self.condition(name, kind)
-            current = found.get("observedGeneration") == service["metadata"]["generation"]
-            right = found.get("status") == status and reason in (None, found.get("reason"))
-            return found if current and right else None
-
-        found = eventually(there, within_seconds=60)
-        assert found is not None
-        return found
-
-    def versions(self) -> dict[str, str]:
-        """The resourceVersion of everything the operator writes here."""
-        objects = [obj for kind in (*OWNED, "vllmservices") for obj in self.all(kind)]
-        return {f"{o['kind']}/{o['metadata']['name']}": o["metadata"]["resourceVersion"] for o in objects}
-
-    def quiet(self) -> dict[str, str]:
-        """The versions once they have stopped to change."""
-        last: dict[str, str] = {}
-
-        def same() -> bool:
-            nonlocal last
-            before, last = last, self.versions()
-            return before == last
-
-        eventually(same, within_seconds=60)
-        return last
 
 
 def test_a_service_becomes_a_serving_fleet_and_leaves_nothing(apply: Apply, look: Look) -> None:
@@ -249,17 +161,6 @@ def test_a_child_that_is_still_being_deleted_is_waited_for(apply: Apply, look: L
     look.kubectl("patch", *address, "--type=merge", "-p", '{"metadata":{"finalizers":[]}}')
     look.until("svc", "Reconciling", "False")
     eventually(lambda: [c["metadata"]["uid"] for c in look.all(kind)] not in ([], [child["metadata"]["uid"]]))
-
-
-def test_what_others_add_survives(apply: Apply, look: Look) -> None:
-    apply("svc")
-    look.until("svc", "Ready", "True")
-    look.kubectl("label", "deployment", "svc", "team=search", "-n", look.namespace)
-    look.kubectl("annotate", "service", "svc", "note=ours", "-n", look.namespace)
-    apply("svc", load={"concurrency": 64, "promptTokens": 100, "outputTokens": 100})
-    eventually(lambda: '"--max-num-seqs", "64"' in str(look.get("deployments", "svc")).replace("'", '"'))
-    assert look.get("deployments", "svc")["metadata"]["labels"]["team"] == "search"
-    assert look.get("services", "svc")["metadata"]["annotations"]["note"] == "ours"
 
 
 def test_a_foreign_object_is_left_alone_and_named(apply: Apply, look: Look) -> None:

@@ -4,8 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -15,7 +13,7 @@ from e2e.controlplane import ControlPlane
 from e2e.controlplane.api import Api, ApiError
 from e2e.eventually import eventually
 from e2e.labrun import CHECKOUT
-from e2e.operator_process import MANIFEST, NAMESPACE, Operator, create_account
+from e2e.operator_process import MANIFEST, NAMESPACE, Operator, create_account, install_crds
 from plimsoll.api import names
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(300)]
@@ -36,8 +34,7 @@ def plane() -> Iterator[ControlPlane]:
 
 @pytest.fixture(scope="module")
 def with_crd(plane: ControlPlane) -> ControlPlane:
-    plane.kubectl("apply", "--server-side", "-f", str(CRDS))
-    plane.kubectl("wait", "--for=condition=Established", "-f", str(CRDS))
+    install_crds(plane.kubectl, CRDS)
     return plane
 
 
@@ -66,27 +63,13 @@ def _exists(plane: ControlPlane, path: str) -> bool:
     return True
 
 
-def _answer(operator: Operator, path: str) -> tuple[int, str]:
-    try:
-        with urllib.request.urlopen(operator.url + path, timeout=5) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as refusal:
-        with refusal:
-            return refusal.code, refusal.read().decode()
-
-
-def _metric(operator: Operator, name: str) -> float:
-    _, text = _answer(operator, "/metrics")
-    return sum(float(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name))
-
-
 def test_without_the_crd_it_waits_says_so_and_starts_by_itself_later(plane: ControlPlane) -> None:
     operator = Operator(plane, MANIFEST, extra_env=FAST)
     operator.process.start()
     try:
         eventually(lambda: operator.process.log.exists() and "CRD is not installed" in operator.process.log.read_text())
-        eventually(lambda: _answer(operator, "/readyz")[0] == 503)
-        assert _answer(operator, "/healthz") == (200, "ok\n")
+        eventually(lambda: operator.answer("/readyz")[0] == 503)
+        assert operator.answer("/healthz") == (200, "ok\n")
         plane.kubectl("apply", "--server-side", "-f", str(CRDS))
         operator.await_ready()
         _apply(plane, "late")
@@ -102,7 +85,7 @@ def test_it_outlives_an_api_server_that_is_away(with_crd: ControlPlane, operator
     pid = operator.process.pid
     server.stop()
     eventually(lambda: "no answer from the API server" in operator.process.log.read_text())
-    assert _answer(operator, "/healthz") == (200, "ok\n")
+    assert operator.answer("/healthz") == (200, "ok\n")
     server.start()
     server.await_ready(with_crd.api.probe("/readyz"), within_seconds=60)
     _apply(with_crd, "after-outage")
@@ -127,7 +110,7 @@ def test_rights_lost_on_one_kind_do_not_end_it(with_crd: ControlPlane, operator:
         eventually(lambda: "watch of pods ended (ForbiddenError" in operator.process.log.read_text(), within_seconds=60)
         _apply(with_crd, "no-pods-2")
         eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/no-pods-2"))
-        assert _answer(operator, "/healthz") == (200, "ok\n")
+        assert operator.answer("/healthz") == (200, "ok\n")
         assert operator.process.pid == pid
     finally:
         _set_rules(with_crd, rules)
@@ -184,12 +167,12 @@ def test_killed_in_the_middle_it_finishes_without_duplicates(with_crd: ControlPl
 def test_a_deletion_that_every_watch_missed_is_found(with_crd: ControlPlane, operator: Operator) -> None:
     _apply(with_crd, "ghost")
     eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/ghost"))
-    known = _metric(operator, "plimsoll_services ")
+    known = operator.metric("plimsoll_services ")
     assert operator.process.pid is not None
     os.kill(operator.process.pid, signal.SIGSTOP)
     with_crd.kubectl("delete", "vllm", "ghost")
     os.kill(operator.process.pid, signal.SIGCONT)
-    eventually(lambda: _metric(operator, "plimsoll_services ") == known - 1)
+    eventually(lambda: operator.metric("plimsoll_services ") == known - 1)
     eventually(lambda: not _exists(with_crd, f"{DEPLOYMENTS}/ghost"))
 
 

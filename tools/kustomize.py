@@ -30,7 +30,13 @@ def rendered(helm: Path) -> dict[Path, str]:
     }
     namespaced = documents(helm, "rbac", f"--set=namespaces={{{','.join(EXAMPLE_NAMESPACES)}}}")
     roles = [text for text in namespaced if any(f"\n  namespace: {name}\n" in text for name in EXAMPLE_NAMESPACES)]
-    return {**base, FOLDER / "overlays" / "namespaced" / "roles.yaml": HEAD + "---\n".join(roles)}
+    (budget,) = (text for text in documents(helm, "deployment", "--set=replicas=2") if "kind: PodDisruption" in text)
+    overlays = FOLDER / "overlays"
+    return {
+        **base,
+        overlays / "namespaced" / "roles.yaml": HEAD + "---\n".join(roles),
+        overlays / "ha" / "pdb.yaml": HEAD + budget,
+    }
 
 
 def documents(helm: Path, template: str, *arguments: str) -> list[str]:
@@ -41,8 +47,11 @@ def documents(helm: Path, template: str, *arguments: str) -> list[str]:
 
 
 def run(helm: Path, *arguments: str) -> str:
-    """Helm's stdout; CalledProcessError with its stderr when it fails."""
-    return subprocess.run([str(helm), *arguments], check=True, capture_output=True, text=True).stdout
+    """Helm's stdout; RuntimeError with its stderr when it fails."""
+    done = subprocess.run([str(helm), *arguments], check=False, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"helm {' '.join(arguments)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def _clean(texts: Sequence[str]) -> Iterator[str]:

@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from collections.abc import Coroutine, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -18,13 +18,16 @@ from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.inventory import InventoryFile
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.lease import KubeLease
+from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
+from plimsoll.control.claims import Claims
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.fence import FencedCluster
+from plimsoll.control.health import Health
 from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
 from plimsoll.control.optional import OptionalKinds
@@ -35,18 +38,19 @@ from plimsoll.control.report import Reporter
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
+from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
+from plimsoll.core.claims import lease_name
 from plimsoll.core.election import Timing
 from plimsoll.core.plan.inventory import InventoryError
+from plimsoll.core.policy import PolicyError
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
 
 log = logging.getLogger("plimsoll")
 
 BEAT_SECONDS: Final = 1.0
-STUCK_SECONDS: Final = 60.0
-SILENT_API_SECONDS: Final = 60.0
 
 
 @dataclass
@@ -62,41 +66,50 @@ class Operator:
     optional: OptionalKinds
     loop: Loop
     elector: Elector
-    stop: asyncio.Event
-    beat_seconds: float
+    health: Health
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    served: asyncio.Event = field(default_factory=asyncio.Event)
+    """VLLMServices can be worked with: whoever cannot must not take the Lease from one that can."""
 
     @classmethod
     async def create(cls, settings: Settings) -> "Operator":
-        """Connect the parts; raises CredentialsError without credentials, InventoryError for an unusable inventory."""
-        inventory = InventoryFile.opened(settings.inventory)
+        """Connect the parts.
+
+        Raises:
+            CredentialsError: there are none. InventoryError, PolicyError: a file of the owner cannot be used.
+        """
+        inventory, policy = InventoryFile.opened(settings.inventory), read_policy_file(settings.pod_policy)
         configuration = await load_configuration(settings.kubeconfig)
         cluster = KubeCluster(configuration, settings.request_timeout_seconds, _count_write)
         clock, cache = SystemClock(), Cache()
         queue: WorkQueue[Key] = WorkQueue(clock.monotonic)
         sweep = Sweep(cluster, cache, queue, settings.namespaces, settings.sweep_seconds, clock.monotonic)
-        elector = _elector(settings, cluster, clock)
+        lease = f"{settings.namespace}/{lease_name(settings.class_, settings.namespaces)}"
+        elector = Elector(_lease(cluster, lease), lease, _identity(), Timing(settings.lease_seconds), clock)
         fenced = FencedCluster(cluster, elector.write_seconds)
         optional = OptionalKinds(
             cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds, settings.optional_kinds
         )
         sweep.optional = optional.usable
-        planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current)
-        reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock))
+        planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
+        reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
-        children = Children(fenced, cache, optional.of)
+        turns = Turns(fenced, clock.monotonic)
+        children = Children(fenced, cache, turns, sweep.unlisted, optional.of)
         beside = Beside(children, optional.of, settings.pod_monitor_labels)
         reconciler = Reconciler(
             cache, planner, children, beside, reporter, survey, postmortem, optional.of, clock.wall_seconds
         )
-        loop = Loop(queue, reconciler.reconcile, clock.monotonic)
-        return cls(
-            settings, cluster, clock, cache, queue, sweep, optional, loop, elector, asyncio.Event(), clock.monotonic()
-        )
+        others = partial(_lease, cluster)
+        claims = Claims(cache, reporter, settings.class_, lease, others, reconciler.reconcile, clock.monotonic)
+        loop = Loop(queue, claims.reconcile, clock.monotonic)
+        health = Health(sweep, optional, elector, cluster.silent_seconds, clock.monotonic, clock.monotonic())
+        return cls(settings, cluster, clock, cache, queue, sweep, optional, loop, elector, health)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
         self.install_signals()
-        app = probes.application(self.alive, self.ready, metrics.REGISTRY, self.refresh_metrics)
+        app = probes.application(self.health.alive, self.health.ready, metrics.REGISTRY, self.refresh_metrics)
         server = await probes.serve(app, self.settings.http_host, self.settings.http_port)
         tasks = [asyncio.create_task(part, name=name) for name, part in self._parts()]
         log.info("started; probes and metrics on port %d", self.settings.http_port)
@@ -114,7 +127,7 @@ class Operator:
         part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
         return [
             ("beat", self._beat()),
-            ("elector", part("elector", self.elector.run)),
+            ("elector", part("elector", self._elect)),
             ("sweep", part("sweep", self._sweep)),
             ("lead", part("lead", partial(while_leading, self.elector, self._lead))),
             ("optional", part("optional kinds", self.optional.run)),
@@ -123,11 +136,16 @@ class Operator:
 
     async def _beat(self) -> None:
         while True:
-            self.beat_seconds = self.clock.monotonic()
+            self.health.beat()
             await asyncio.sleep(BEAT_SECONDS)
 
+    async def _elect(self) -> None:
+        await self.served.wait()
+        await self.elector.run()
+
     async def _sweep(self) -> None:
-        await until_served(self.cluster)
+        await until_served(self.cluster, self.health.wait_for)
+        self.served.set()
         # Who leads from the start needs no second listing.
         await self.elector.attempted.wait()
         await self.sweep.run()
@@ -173,29 +191,6 @@ class Operator:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self.stop.set)
 
-    def alive(self) -> str | None:
-        """Liveness: the event loop beats, and sweeps are attempted. The API server need not answer."""
-        now = self.clock.monotonic()
-        if now - self.beat_seconds > STUCK_SECONDS:
-            return f"the event loop has not beaten for {now - self.beat_seconds:.0f} s"
-        overdue = now - self.sweep.attempted_seconds - 2 * self.settings.sweep_seconds
-        if self.sweep.synced.is_set() and overdue > STUCK_SECONDS:
-            return f"no listing was attempted for {now - self.sweep.attempted_seconds:.0f} s"
-        return None
-
-    def ready(self) -> str | None:
-        """Readiness: everything was listed once, the API server answers, the Lease can be had. A standby is ready."""
-        if self.elector.problem:
-            return self.elector.problem
-        if not self.sweep.synced.is_set():
-            return "waiting for the first listing of VLLMServices and their children"
-        if not self.optional.known.is_set():
-            return "waiting to find out which optional kinds are served"
-        silent = self.clock.monotonic() - self.cluster.answered_seconds
-        if self.cluster.failing and silent > SILENT_API_SECONDS:
-            return f"the API server has not answered for {silent:.0f} s"
-        return None
-
     def refresh_metrics(self) -> None:
         """Gauges that are cheaper read than kept."""
         # A standby's queue only collects what the first look after a hand-over is for.
@@ -205,11 +200,13 @@ class Operator:
         metrics.SERVICES.set(sum(1 for _ in self.cache.services()))
 
 
-def _elector(settings: Settings, cluster: KubeCluster, clock: SystemClock) -> Elector:
-    name = "plimsoll"
-    lease = KubeLease(cluster, settings.namespace, name)
-    identity = f"{socket.gethostname()}_{secrets.token_hex(4)}"
-    return Elector(lease, f"{settings.namespace}/{name}", identity, Timing(settings.lease_seconds), clock)
+def _lease(cluster: KubeCluster, address: str) -> KubeLease:
+    return KubeLease(cluster, *address.split("/", 1))
+
+
+def _identity() -> str:
+    """Unique to this process: a container that starts anew in its pod is another candidate."""
+    return f"{socket.gethostname()}_{secrets.token_hex(4)}"
 
 
 def _count_write(resource: str) -> None:
@@ -237,7 +234,7 @@ def main() -> int:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
-    except (CredentialsError, InventoryError) as error:
+    except (CredentialsError, InventoryError, PolicyError) as error:
         log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:

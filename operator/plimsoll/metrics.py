@@ -29,3 +29,4 @@ LEADER = Gauge("plimsoll_leader", "1 while this process holds the Lease and acts
 OPTIONAL_KINDS = Gauge(
     "plimsoll_optional_kind_usable", "1 when an optional kind is served and may be used", ["kind"], registry=REGISTRY
 )
+YIELDED = Gauge("plimsoll_yielded_services", "VLLMServices left to another install that serves them", registry=REGISTRY)

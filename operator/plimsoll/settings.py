@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 PREFIX = "PLIMSOLL_"
+_NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME_LENGTH = 40
 OPTIONAL_KINDS: Final = ("LeaderWorkerSet", "PodMonitor", "InferencePool")
 _LABEL: Final = re.compile(r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII)
 _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?", re.ASCII)
@@ -23,9 +25,13 @@ class Settings:
     """Where the operator lives: its catalogue ConfigMaps are read here."""
     namespaces: tuple[str, ...] = ()
     """Namespaces it serves; empty: the whole cluster."""
+    class_: str = ""
+    """The operator class it serves: services whose ``spec.className`` is the same; empty: those without one."""
     kubeconfig: str = ""
     """Path of a kubeconfig; empty: the pod's service account, else the user's default."""
     prometheus_url: str = ""
+    pod_policy: str = ""
+    """Path of the owner's pod policy (docs/pods.md); empty: the default policy."""
     inventory: str = ""
     """Path of the file of GPU prices, node sizes, budgets and reserves; empty: the catalogue's figures, no budget."""
     http_host: str = "0.0.0.0"  # noqa: S104 - probes come from the kubelet, from outside the pod
@@ -51,8 +57,10 @@ class Settings:
         return cls(
             namespace=read.text("NAMESPACE", cls.namespace),
             namespaces=tuple(n for n in read.text("NAMESPACES", "").replace(" ", "").split(",") if n),
+            class_=read.name("CLASS"),
             kubeconfig=env.get("KUBECONFIG", ""),
             prometheus_url=read.text("PROMETHEUS_URL", ""),
+            pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),
             http_host=read.text("HTTP_HOST", cls.http_host),
             http_port=int(read.number("HTTP_PORT", cls.http_port, 0, 65535)),
@@ -74,6 +82,12 @@ class _Reader:
 
     def text(self, name: str, default: str) -> str:
         return self.env.get(PREFIX + name, default)
+
+    def name(self, name: str) -> str:
+        value = self.env.get(PREFIX + name, "")
+        if value and not (len(value) <= _NAME_LENGTH and re.fullmatch(_NAME, value)):
+            raise SettingsError(f"{PREFIX}{name}: {value!r} is not a name (a-z, 0-9 and -, at most {_NAME_LENGTH})")
+        return value
 
     def subset(self, name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
         """A list of some of the allowed words, all of them when nothing is set, none when it is ``none``."""

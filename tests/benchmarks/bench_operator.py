@@ -9,7 +9,6 @@ import copy
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import psutil
@@ -18,8 +17,8 @@ from aiohttp import ClientSession
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.commands import CONTROLLER_QPS
 from e2e.labrun import CHECKOUT
-from e2e.operator_process import MANIFEST, Operator, create_account
-from plimsoll.adapters.kube import KubeCluster, load_configuration
+from e2e.operator_process import MANIFEST, Operator, create_account, install_crds
+from plimsoll.adapters.kube import KubeCluster
 from plimsoll.adapters.ports import (
     CHILDREN,
     DEPLOYMENTS,
@@ -30,6 +29,7 @@ from plimsoll.adapters.ports import (
     Object,
 )
 from plimsoll.api import names
+from tests.benchmarks.admin import admin_cluster
 from tests.benchmarks.report import figure, quantile
 
 COUNT: Final = int(os.environ.get("SERVICES", "1000"))
@@ -46,8 +46,7 @@ def main() -> None:
     """Print all figures."""
     with ControlPlane(prometheus=False, qps=CONTROLLER_QPS, log=lambda _: None) as plane:
         kubectl = plane.kubectl
-        kubectl("apply", "--server-side", "-f", str(CHECKOUT / "crds"))
-        kubectl("wait", "--for=condition=Established", "-f", str(CHECKOUT / "crds"))
+        install_crds(kubectl, CHECKOUT / "crds")
         create_account(kubectl)
         for namespace in ("one", "many", "bare"):
             kubectl("create", "namespace", namespace)
@@ -56,7 +55,7 @@ def main() -> None:
 
 
 async def _all(plane: ControlPlane, operator: Operator) -> None:
-    async with _admin(plane) as admin:
+    async with admin_cluster(plane) as admin:
         await asyncio.to_thread(operator.process.start)
         await asyncio.to_thread(operator.await_ready)
         await _one_by_one(admin)
@@ -67,15 +66,6 @@ async def _all(plane: ControlPlane, operator: Operator) -> None:
         await asyncio.to_thread(operator.stop)
         bare = await _bare(admin)
         figure("operator_1000_at_once_over_bare_client", seconds / bare, "ratio", operator_s=seconds, bare_s=bare)
-
-
-@asynccontextmanager
-async def _admin(plane: ControlPlane) -> AsyncIterator[KubeCluster]:
-    cluster = KubeCluster(await load_configuration(str(plane.admin_kubeconfig)), 60)
-    try:
-        yield cluster
-    finally:
-        await cluster.close()
 
 
 def _service(namespace: str, name: str) -> dict[str, Any]:

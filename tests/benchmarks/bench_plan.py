@@ -1,13 +1,7 @@
-"""How long a plan takes: every bundled model, six GPUs, three loads; the command as a process; a large folder."""
+"""How long a plan takes once facts are loaded: every bundled model, six GPUs, three loads."""
 
-import json
-import resource
-import subprocess
-import sys
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from plimsoll.api.parse import parse_service
@@ -26,7 +20,6 @@ LOADS: tuple[dict[str, Any], ...] = (
     {"load": {"requestsPerSecond": 5, "promptTokens": 1500, "outputTokens": 300}, "slo": {"ttft": "1s", "itl": "30ms"}},
 )
 CONTEXT_TOKENS = 8192
-FOLDER = 1000
 
 
 def manifest(name: str, model: str, gpu: str, **more: Any) -> dict[str, Any]:
@@ -55,7 +48,6 @@ def main() -> None:
     figure("plan_p50", quantile(later, 0.5), "ms", **more)
     figure("plan_p99", quantile(later, 0.99), "ms", first_time_p50=round(quantile(first, 0.5), 2), slowest=max(later))
     figure("plan_first_p99", quantile(first, 0.99), "ms")
-    _process()
 
 
 def _questions() -> Iterator[tuple[Any, ModelConfig]]:
@@ -65,33 +57,6 @@ def _questions() -> Iterator[tuple[Any, ModelConfig]]:
         for gpu in GPUS:
             for load in LOADS:
                 yield parse_service(manifest("bench", model.split("(")[0], gpu, **load)).spec, config
-
-
-def _process() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        one = Path(folder) / "one.yaml"
-        one.write_text(json.dumps(manifest("one", "Qwen/Qwen3.5-9B", GPUS[3])))
-        seconds = [_run(str(one))[0] for _ in range(3)]
-        figure("plan_process_cold", min(seconds), "s")
-        many = Path(folder) / "many"
-        many.mkdir()
-        models = [name for name in catalogue.names() if "(" not in name]
-        for index in range(FOLDER):
-            body = manifest(f"s{index}", models[index % len(models)], GPUS[index % len(GPUS)], **LOADS[index % 3])
-            (many / f"{index}.yaml").write_text(json.dumps(body))
-        wall, peak = _run(str(many))
-        figure("plan_folder", wall, "s", services=FOLDER, peak_rss_mib=round(peak))
-
-
-def _run(path: str) -> tuple[float, float]:
-    """Seconds of one run of the command, and the largest child's memory so far in MiB."""
-    start = time.perf_counter()
-    command = [sys.executable, "-c", "from plimsoll.cli.main import app; app()", "plan", path, "-o", "json"]
-    done = subprocess.run(command, capture_output=True, check=False)
-    wall = time.perf_counter() - start
-    if done.returncode not in {0, 1}:
-        raise RuntimeError(done.stderr.decode()[-500:])
-    return wall, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
 
 if __name__ == "__main__":

@@ -13,9 +13,11 @@ import yaml
 from prometheus_client.metrics_core import Metric
 
 from plimsoll.core.plan.inventory import read_inventory
+from plimsoll.core.podtemplate.check import owners_policy
 from plimsoll.metrics import REGISTRY
 from plimsoll.settings import PREFIX, Settings
 from tests.chart.conftest import VALUES, Object, Render, one
+from tools.generate import settings_read, variable
 from tools.kustomize import CHART, NAMESPACE, ROOT
 
 CASES = sorted(path.stem for path in VALUES.glob("*.yaml"))
@@ -42,18 +44,6 @@ def rules(objects: list[Object]) -> Iterator[tuple[str, dict[str, Any]]]:
             yield found["metadata"]["name"], rule
 
 
-class Asked(dict[str, str]):
-    """An environment that remembers what it was asked for."""
-
-    def __init__(self, content: dict[str, str]) -> None:
-        super().__init__(content)
-        self.names: set[str] = set()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        self.names.add(name)
-        return super().get(name, default)
-
-
 @pytest.mark.parametrize("values", CASES)
 def test_lint_finds_nothing(helm: Path, values: str) -> None:
     arguments = [str(helm), "lint", "--strict", str(CHART), f"--values={VALUES / values}.yaml"]
@@ -63,9 +53,7 @@ def test_lint_finds_nothing(helm: Path, values: str) -> None:
 
 
 def test_every_setting_of_the_operator_has_a_value_and_every_value_is_a_setting(render: Render) -> None:
-    asked = Asked({})
-    Settings.from_env(asked)
-    wanted = {name for name in asked.names if name.startswith(PREFIX)} - NOT_SETTINGS
+    wanted = settings_read() - NOT_SETTINGS
     given = {name for name in environment(render("everything")) if name.startswith(PREFIX)} - NOT_SETTINGS
     assert wanted - given == set(), f"the operator reads these and no value sets them; {HOW_TO_ADD}"
     assert given - wanted == set(), "the chart sets these and the operator does not read them"
@@ -84,6 +72,19 @@ def test_rights_on_optional_kinds_follow_the_list(render: Render) -> None:
     assert "monitoring.coreos.com" in groups
     assert not {"leaderworkerset.x-k8s.io", "inference.networking.k8s.io"} & groups
     assert Settings.from_env({"PLIMSOLL_OPTIONAL_KINDS": "none"}).optional_kinds == ()
+
+
+def test_the_pod_policy_is_the_file_that_the_operator_reads(render: Render) -> None:
+    objects = render("everything")
+    path = environment(objects)["PLIMSOLL_POD_POLICY"]
+    pod = one(objects, "Deployment")["spec"]["template"]["spec"]
+    (mount,) = (m for m in container(objects)["volumeMounts"] if path.startswith(m["mountPath"]))
+    (volume,) = (v for v in pod["volumes"] if v["name"] == mount["name"])
+    data = one(objects, "ConfigMap", volume["configMap"]["name"])["data"]
+    policy = owners_policy(yaml.safe_load(data[path.removeprefix(f"{mount['mountPath']}/")]))
+    assert policy.allow.host_paths == ("/mnt/models",)
+    assert policy.defaults.spec is not None
+    assert "PLIMSOLL_POD_POLICY" not in environment(render())
 
 
 def test_an_inventory_reaches_the_operator_as_a_file(render: Render) -> None:
@@ -278,11 +279,10 @@ def test_the_charts_limits_are_the_operators() -> None:
     ranges = {name: (p["minimum"], p["maximum"]) for name, p in properties.items() if "minimum" in p}
     assert ranges
     for name, (low, high) in ranges.items():
-        variable = PREFIX + re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).upper()
-        Settings.from_env({variable: str(low)})
-        Settings.from_env({variable: str(high)})
-        with pytest.raises(ValueError, match=variable):
-            Settings.from_env({variable: str(high + 1)})
+        Settings.from_env({variable(name): str(low)})
+        Settings.from_env({variable(name): str(high)})
+        with pytest.raises(ValueError, match=variable(name)):
+            Settings.from_env({variable(name): str(high + 1)})
 
 
 def test_schema_and_defaults_have_the_same_values() -> None:

@@ -42,6 +42,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - name: PLIMSOLL_NAMESPACES
   value: {{ join "," . | quote }}
 {{- end }}
+{{- if .Values.podPolicy }}
+- name: PLIMSOLL_POD_POLICY
+  value: /etc/plimsoll/pod-policy/pod-policy.yaml
+{{- end }}
 {{- if .Values.inventory }}
 - name: PLIMSOLL_INVENTORY
   value: /etc/plimsoll/inventory/inventory.yaml

@@ -43,6 +43,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get]
+# Access modes of the claims that pods mount: whether replicas on several nodes can share one.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get]
 # What `kubectl describe` shows.
 - apiGroups: [""]
   resources: [events]
@@ -74,6 +78,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 
 {{- /* Only when it serves the whole cluster. */}}
 {{- define "plimsoll.rules.cluster" -}}
+# Whether another install that serves a service is still there: the Lease that status.servedBy names.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [get]
 # Free GPUs, before a roll-out: nodes of the product, and (with the right on pods above) what runs on them. Without it
 # none counts as free: several replicas are replaced one at a time, a single one only with rollout.noSpareGPU: Recreate.
 - apiGroups: [""]

@@ -23,6 +23,8 @@ PAUSE_SOURCE: Final = Path(__file__).parent / "pause" / "main.go"
 CHART: Final = application.CHECKOUT / "charts" / "plimsoll"
 PAUSE_NAME: Final = "plimsoll.test/pause:1"
 # What the operator asks for by itself (core/manifests/pod.py), so that no test has to name an image.
+# Another home of the images, for who follows the part of docs/install.md about clusters without internet.
+MIRROR: Final = "mirror.test"
 ENGINE: Final = "docker.io/vllm/vllm-openai"
 ENGINE_NAME: Final = f"{ENGINE}:v{vllm_args.NEWEST}"
 # An engine of this release finds less than the node's label says, as with a wrong label, a shared GPU or a leak.
@@ -72,6 +74,7 @@ def ensure(log: Callable[[str], None]) -> Images:
             [runtime.PYTHON, "-m", "plimsoll"],
             user=f"{runtime.USER_ID}:{runtime.USER_ID}",
             env=PYTHON_ENV,
+            mirrors=(f"{MIRROR}/plimsoll",),
         ),
         engine=_engine((python, operator, engine), vllm_args.NEWEST, GPU),
         small_engine=_engine((python, operator, engine), SMALL_ENGINE_VERSION, SMALL_GPU),
@@ -87,7 +90,8 @@ def _engine(layers: tuple[Path, ...], version: str, gpu: str) -> Image:
         "FLEET_VLLM_VERSION": version,
     }
     entrypoint = [runtime.PYTHON, "-m", "e2e.fleet.serve"]
-    return Image((f"{ENGINE}:v{version}",), layers, entrypoint, env={**PYTHON_ENV, **found})
+    mirrors = (f"{MIRROR}/vllm-openai",)
+    return Image((f"{ENGINE}:v{version}",), layers, entrypoint, env={**PYTHON_ENV, **found}, mirrors=mirrors)
 
 
 def operator_name() -> str:

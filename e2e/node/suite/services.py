@@ -43,6 +43,10 @@ class Services:
             {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": metadata, "spec": base | spec}
         )
 
+    def delete(self, name: str) -> None:
+        """Without waiting for its pods to drain."""
+        self.kubectl("delete", "vllmservice", name, "-n", self.namespace)
+
     def get(self, kind: str, name: str) -> Object:
         return self.kubectl.get(kind, name, "-n", self.namespace)
 

@@ -8,6 +8,7 @@ import pytest
 from e2e.controlplane.kubectl import KubectlError
 from e2e.eventually import eventually
 from e2e.node.suite.services import Services, process_facts
+from plimsoll.core.manifests.container import SHM_VOLUME
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def test_requests_to_the_service_address_are_answered(served: Served) -> None:
 
 
 def test_shared_memory_is_as_large_as_the_plan_says(served: Served) -> None:
-    volume = next(v for v in served.pod["spec"]["volumes"] if v["name"] == "shm")
+    volume = next(v for v in served.pod["spec"]["volumes"] if v["name"] == SHM_VOLUME)
     code = "import os; s = os.statvfs('/dev/shm'); print(s.f_blocks * s.f_frsize)"
     assert int(served.services.run_python(served.pod, code)) == int(volume["emptyDir"]["sizeLimit"])
 

@@ -13,7 +13,7 @@ from e2e.node.suite.services import Services
 
 REPLICAS: Final = 3
 SHORT: Final = ("--rate=25", "--output=10")
-LONG: Final = ("--rate=0.25", "--output=1200")  # some 15 s a request: still running when the engine gets its SIGTERM
+LONG: Final = ("--rate=0.3", "--output=2000")  # some 25 s a request: still running when the engine gets its SIGTERM
 KINDS: Final = {"short": SHORT, "long": LONG}
 REQUESTS: Final = 1000
 PATIENCE_SECONDS: Final = 240.0

@@ -5,7 +5,7 @@ account with token refresh, TLS) and its REST layer are, nothing above.
 """
 
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 from urllib.parse import quote, urlencode
@@ -127,12 +127,14 @@ class KubeCluster:
     ) -> None:
         self._client = ApiClient(configuration)
         self._timeout = request_timeout_seconds
-        self.answered_seconds = monotonic()
-        """When the API server last answered anything, on the monotonic clock."""
-        self.failing = False
-        """Whether the last call got no answer."""
+        self._answered_seconds = monotonic()
+        self._failing = False
         self._count_write = count_write
         self._discovery: _Discovery | None = None
+
+    def silent_seconds(self) -> float:
+        """How long ago the API server last answered anything; 0 when it answered the last call."""
+        return monotonic() - self._answered_seconds if self._failing else 0.0
 
     async def close(self) -> None:
         """Close the connections."""
@@ -259,12 +261,22 @@ class KubeCluster:
 
     async def served(self, kind: Kind) -> bool:
         """Whether the API server serves this kind now."""
-        prefix = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+        prefix = _prefix(kind)
         try:
             resources = await self._request("GET", prefix)
         except NotFoundError:
             return False
         return any(r.get("name") == kind.plural for r in resources.get("resources") or ())
+
+    async def schema(self, kind: Kind) -> Object | None:
+        """The OpenAPI schema under which this kind is served; None when none is published (yet)."""
+        try:
+            document = await self._request("GET", f"/openapi/v3{_prefix(kind)}")
+        except NotFoundError:
+            return None
+        wanted = {"group": kind.group, "version": kind.version, "kind": kind.kind}
+        schemas: Iterable[Object] = document.get("components", {}).get("schemas", {}).values()
+        return next((s for s in schemas if wanted in (s.get("x-kubernetes-group-version-kind") or ())), None)
 
     async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
         """Those of the kinds that the API server serves now: one request, answered with 304 while nothing changes.
@@ -327,10 +339,10 @@ class KubeCluster:
             response: aiohttp.ClientResponse = answer.response
             refused = await response.read() if response.status >= HTTP_REFUSED else b""
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self.failing = True
+            self._failing = True
             reason = str(error) or type(error).__name__
             raise UnreachableError(f"{method} {path}: no answer from the API server ({reason})") from error
-        self.failing, self.answered_seconds = False, monotonic()
+        self._failing, self._answered_seconds = False, monotonic()
         if response.status >= HTTP_REFUSED:
             raise _error(method, path, response.status, refused, response.headers.get("Retry-After"))
         return response
@@ -355,8 +367,12 @@ def _resources(discovery: Object) -> Iterator[tuple[str, str, str]]:
                 yield group["metadata"]["name"], version["version"], resource["resource"]
 
 
+def _prefix(kind: Kind) -> str:
+    return f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
+
+
 def _path(kind: Kind, namespace: str | None = None, name: str = "", subresource: str = "") -> str:
-    parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
+    parts = [_prefix(kind)]
     if namespace:
         parts += ["namespaces", quote(namespace, safe="")]
     parts.append(kind.plural)

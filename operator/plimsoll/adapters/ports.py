@@ -30,6 +30,7 @@ REVISIONS = Kind("apps", "v1", "controllerrevisions", "ControllerRevision")
 NETWORK_SERVICES = Kind("", "v1", "services", "Service")
 DISRUPTION_BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
+VOLUME_CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 PODS = Kind("", "v1", "pods", "Pod")
 NODES = Kind("", "v1", "nodes", "Node")
 EVENTS = Kind("", "v1", "events", "Event")
@@ -120,6 +121,9 @@ class Cluster(Protocol):
 
     async def served(self, kind: Kind) -> bool:
         """Whether the API server serves this kind now."""
+
+    async def schema(self, kind: Kind) -> Object | None:
+        """The OpenAPI schema under which this kind is served; None when none is published (yet)."""
 
     async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
         """Those of the kinds that the API server serves now; one request for all where the server can."""

@@ -60,6 +60,7 @@ SLO_MET: Final = "SLOMet"
 SCALING_LIMITED: Final = "ScalingLimited"
 KV_PREDICTION_ACCURATE: Final = "KVPredictionAccurate"
 EXPERIMENTING: Final = "Experimenting"
+CONTESTED: Final = "Contested"
 INTEGRATED: Final = "Integrated"
 
 MANAGERS: Final[Mapping[str, str]] = {
@@ -117,6 +118,10 @@ CONDITIONS: Final[Mapping[str, str]] = {
     METRICS_AVAILABLE: "The figures that decisions need are there, fresh and complete.",
     SLO_MET: "The latency targets are met.",
     SCALING_LIMITED: "More replicas are needed than may run.",
+    CONTESTED: (
+        "Somebody else keeps changing what the operator sets on a child; the message names who, the object and the "
+        "field."
+    ),
     KV_PREDICTION_ACCURATE: "The KV cache that the engines report is the one that was planned.",
     INTEGRATED: "What the service wants of optional kinds (PodMonitor, InferencePool) is in place. Not part of Ready.",
     EXPERIMENTING: "An experiment with an engine flag is running or waits for approval.",

@@ -93,7 +93,9 @@ def _unknown_fields(value: Any, model: type[APIModel], path: Path) -> Iterator[F
         if key not in fields:
             yield FieldError(_spelled((*path, key)), child, f"unknown field{_nearest(str(key), fields)}")
         elif (part := _model_of(fields[key])) is not None:
+            entries = enumerate(child) if isinstance(child, list) else ()
             yield from _unknown_fields(child, part, (*path, key))
+            yield from (e for at, entry in entries for e in _unknown_fields(entry, part, (*path, key, at)))
 
 
 def _nearest(key: str, fields: Mapping[str, FieldInfo]) -> str:
@@ -126,7 +128,9 @@ def _field_at(path: Path, model: type[APIModel]) -> FieldInfo | None:
     inner: type[APIModel] | None = model
     field = None
     for part in path:
-        field = _fields(inner).get(str(part)) if inner is not None else None
+        if isinstance(part, int):
+            continue
+        field = _fields(inner).get(part) if inner is not None else None
         inner = _model_of(field) if field is not None else None
     return field
 
@@ -136,16 +140,25 @@ def _fields(model: type[APIModel]) -> dict[str, FieldInfo]:
 
 
 def _model_of(field: FieldInfo) -> type[APIModel] | None:
-    """The model a field holds, None for plain values."""
-    choices = (field.annotation, *get_args(field.annotation))
+    """The model a field holds, in a list too; None for plain values."""
+    choices = _types_in(field.annotation)
     return next((c for c in choices if isinstance(c, type) and issubclass(c, APIModel)), None)
+
+
+def _types_in(annotation: Any) -> Iterator[Any]:  # noqa: ANN401 - any type
+    yield annotation
+    for inner in get_args(annotation):
+        yield from _types_in(inner)
 
 
 def _value_at(value: Any, path: Path) -> Any:  # noqa: ANN401 - whatever the manifest holds
     for part in path:
-        if not isinstance(value, Mapping):
+        if isinstance(value, Mapping):
+            value = value.get(part)
+        elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            value = value[part]
+        else:
             return None
-        value = value.get(part)
     return value
 
 

@@ -2,13 +2,13 @@
 
 A new reason is one more constant; ``docs/reference.md`` lists it after ``tools/generate.py``. Reasons never change
 their name, since alerts and scripts match on them. The planner's refusals carry the names of `plimsoll predict`
-(``camel_reason``). Why a roll-out waits stands in ``rollout_reasons.py``, why an engine
-failed in ``engine_reasons.py``.
+(``camel_reason``). What becomes of writes stands in ``write_reasons.py``, why a roll-out waits in
+``rollout_reasons.py``, why an engine failed in ``engine_reasons.py``.
 """
 
 from typing import Final
 
-from plimsoll.api import engine_reasons, rollout_reasons
+from plimsoll.api import engine_reasons, rollout_reasons, write_reasons
 from plimsoll.api.names import (
     AVAILABLE,
     EXPERIMENTING,
@@ -158,6 +158,12 @@ MIXED_NODES: Final = Reason(
     "Nodes of this GPU product also hold other GPUs, so that their label says too little to plan on.",
     "Name another product, or let the operator's owner separate the nodes and drop mixedNodes from the inventory.",
 )
+SHARED_GPU: Final = Reason(
+    "SharedGPU",
+    _REFUSED,
+    "GPUs of this product are shared by time slicing, which parts no memory: what others hold is not known.",
+    "Name whole GPUs or MIG slices, or let the operator's owner say in the inventory what others hold (reserveGiB).",
+)
 UNKNOWN_ARCHITECTURE: Final = Reason(
     "UnknownArchitecture",
     _REFUSED,
@@ -176,6 +182,31 @@ INVALID_SPEC: Final = Reason(
     "The spec breaks the contract; the CRD in the cluster is probably older than the operator.",
     "Correct the field that the message names; update the CRD with `plimsoll crd | kubectl apply --server-side -f -`.",
 )
+POD_TEMPLATE_REFUSED: Final = Reason(
+    "PodTemplateRefused",
+    _REFUSED,
+    "spec.podTemplate holds something that belongs to Plimsoll or that the operator's owner has not allowed.",
+    "Take out what the message names, or use the field of the spec it points to; the owner's pod policy "
+    "(docs/pods.md) can allow the rest.",
+)
+SOURCE_REFUSED: Final = Reason(
+    "SourceRefused",
+    _REFUSED,
+    "spec.model.source names a folder of the node or a Secret that the operator's owner has not allowed.",
+    "Use another source, or ask the owner to add it to the pod policy (docs/pods.md).",
+)
+VOLUME_NOT_SHAREABLE: Final = Reason(
+    "VolumeNotShareable",
+    _REFUSED,
+    "A volume that only one node (or pod) may mount at a time would be needed by several replicas.",
+    "Use a ReadWriteMany or ReadOnlyMany claim, or let one replica be all: scaling.maxReplicas 1, or spec.replicas 1.",
+)
+VOLUME_CLAIM_MISSING: Final = Reason(
+    "VolumeClaimMissing",
+    _REFUSED,
+    "A PersistentVolumeClaim that the service names does not exist.",
+    "Create the claim in the service's namespace; it is looked for again every 15 seconds.",
+)
 CATALOGUE_UNREADABLE: Final = Reason(
     "CatalogueUnreadable",
     _REFUSED,
@@ -190,15 +221,15 @@ NAME_CONFLICT: Final = Reason(
 )
 FORBIDDEN: Final = Reason(
     "Forbidden",
-    (STALLED,),
-    "The API server refuses a write of the operator.",
-    "Read the message: a missing right in the operator's role, a quota, or an admission policy.",
+    (STALLED, INTEGRATED),
+    "The operator lacks a right that it needs for this service.",
+    "Add the verb and resource that the message names to the operator's role; the chart's role has them all.",
 )
 REFUSED: Final = Reason(
     "Refused",
     (STALLED, INTEGRATED),
-    "The API server or an admission policy will not accept an object as it is.",
-    "Read the message: it names the field or the policy; then correct the spec or the policy.",
+    "The API server will not accept an object as it is.",
+    "Read the message: it names the field; then correct the spec.",
 )
 NOT_STALLED: Final = Reason("NotStalled", (STALLED,), "Nothing is in the way.", _NOTHING)
 
@@ -276,7 +307,7 @@ KIND_MISSING: Final = Reason(
 KIND_UNUSABLE: Final = Reason(
     "KindUnusable",
     (INTEGRATED,),
-    "A kind is served, but the operator may not use it or cannot read it. The fleet is not affected.",
+    "A kind is served, but the operator may not or cannot use it now. The fleet is not affected.",
     "Read the message: grant the rules for the kind (chart value settings.optionalKinds, docs/optional-kinds.md), or "
     "take it out of the operator's settings.",
 )
@@ -294,5 +325,10 @@ DISABLED: Final = Reason(
     "Nothing to do, unless you want it: the message names the setting.",
 )
 
-REASONS: Final = {**table(globals()), **rollout_reasons.REASONS, **engine_reasons.REASONS}
-"""Every reason by its name: those of this file in its order, then those of roll-outs and of engines that fail."""
+REASONS: Final = {
+    **table(globals()),
+    **write_reasons.REASONS,
+    **rollout_reasons.REASONS,
+    **engine_reasons.REASONS,
+}
+"""Every reason by its name: those of this file in its order, then of writes, of roll-outs, of engines that fail."""

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from plimsoll.api.names import AVAILABLE, READY, RECONCILING, STALLED
+from plimsoll.api.names import AVAILABLE, INTEGRATED, READY, RECONCILING, STALLED
 from plimsoll.api.reason import Reason, table
 
 _ROLLOUT: Final = (READY, AVAILABLE, RECONCILING, STALLED)
@@ -49,10 +49,11 @@ UNSCHEDULABLE: Final = _reason(
     "The scheduler finds no place for a pod, for another reason than GPUs.",
     "Read the message: CPU or memory of the nodes, affinity, topology spread or a volume's zone.",
 )
-QUOTA_EXCEEDED: Final = _reason(
+QUOTA_EXCEEDED: Final = Reason(
     "QuotaExceeded",
-    "A ResourceQuota of the namespace does not allow another pod.",
-    "Raise the quota that the message names, or ask for fewer replicas.",
+    (*_ROLLOUT, INTEGRATED),
+    "A ResourceQuota of the namespace does not allow another pod, or another object of the service.",
+    "Raise the quota that the message names, or ask for fewer replicas; the operator tries again by itself.",
 )
 PODS_REFUSED: Final = _reason(
     "PodsRefused",

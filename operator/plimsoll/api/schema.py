@@ -16,11 +16,13 @@ from plimsoll.api.v1alpha1 import VLLMService, VLLMServiceSpec
 
 Schema = dict[str, Any]
 
+PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
+INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 CRD_NAME: Final = f"{names.PLURAL}.{names.GROUP}"
 _INT32_MAX: Final = 2**31 - 1
 _KEPT: Final = (
     "format", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum", "minItems", "maxItems", "required",
-    "x-kubernetes-list-type", "x-kubernetes-list-map-keys", VALIDATIONS,
+    "maxProperties", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", VALIDATIONS, PRESERVE, INT_OR_STRING,
 )  # fmt: skip
 _REWRITTEN: Final = frozenset({
     "type", "title", "description", "default", "examples", "properties", "items", "exclusiveMinimum",
@@ -88,6 +90,7 @@ def _printer_columns() -> Iterator[Schema]:
     yield {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
     wide = {"priority": 1}
     yield {"name": "Planned GPU", "type": "string", "jsonPath": ".status.plan.choice.gpu", **wide}
+    yield {"name": "Served By", "type": "string", "jsonPath": ".status.servedBy", **wide}
     yield {"name": "TP", "type": "integer", "jsonPath": ".status.plan.choice.tensorParallel", **wide}
     yield {
         "name": "KV Tokens",
@@ -130,7 +133,7 @@ def _node(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Schema
     default = _default(raw, children)
     description = _manual(raw, default)
     return {
-        "type": raw["type"],
+        **({} if raw.get(INT_OR_STRING) else {"type": raw["type"]}),
         **({"description": description} if description else {}),
         **default,
         **_format(raw),
@@ -142,16 +145,23 @@ def _node(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Schema
 
 def _refuse_foreign(raw: Mapping[str, Any], at: str) -> None:
     foreign = sorted(raw.keys() - _REWRITTEN - set(_KEPT))
-    if foreign or "type" not in raw:
+    if foreign or ("type" not in raw and not raw.get(INT_OR_STRING)):
         raise NotStructuralError(
             f"{at}: a structural schema has no place for {', '.join(foreign) or 'a field without a type'}"
         )
-    if raw.get("additionalProperties", False) is not False:
-        raise NotStructuralError(f"{at}: keys of any name are not part of the contract")
+    if raw.get("additionalProperties") is True and not raw.get(PRESERVE):
+        raise NotStructuralError(f"{at}: values of any kind are not part of the contract")
+    if isinstance(raw.get("additionalProperties"), Mapping) and "maxProperties" not in raw:
+        raise NotStructuralError(f"{at}: keys of any name need a limit to how many there may be")
 
 
 def _children(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Schema:
-    match raw["type"]:
+    values = raw.get("additionalProperties")
+    match raw.get("type"):
+        case "object" if isinstance(values, Mapping):
+            return {"additionalProperties": _node(values, defs, f"{at}[]")}
+        case "object" if raw.get(PRESERVE):
+            return {}
         case "object":
             return {"properties": {key: _node(child, defs, f"{at}.{key}") for key, child in raw["properties"].items()}}
         case "array":
@@ -162,7 +172,7 @@ def _children(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Sc
 
 
 def _format(raw: Mapping[str, Any]) -> Schema:
-    if raw["type"] != "integer":
+    if raw.get("type") != "integer":
         return {}
     return {"format": "int32" if raw.get("maximum", _INT32_MAX + 1) <= _INT32_MAX else "int64"}
 
@@ -170,7 +180,7 @@ def _format(raw: Mapping[str, Any]) -> Schema:
 def _resolved(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Schema:
     """``raw`` with its reference filled in and its Optional taken off; what the field itself says wins."""
     node = dict(raw)
-    while "$ref" in node or "anyOf" in node:
+    while "$ref" in node or ("anyOf" in node and not node.get(INT_OR_STRING)):
         if "$ref" in node:
             target = defs[node.pop("$ref").removeprefix("#/$defs/")]
         else:
@@ -179,6 +189,8 @@ def _resolved(raw: Mapping[str, Any], defs: Mapping[str, Schema], at: str) -> Sc
                 raise NotStructuralError(f"{at}: a field has one type, or one type and None")
             target = choices[0]
         node = {**target, **node}
+    if node.get(INT_OR_STRING):
+        node.pop("anyOf", None)
     return node
 
 
@@ -188,7 +200,7 @@ def _default(raw: Mapping[str, Any], children: Schema) -> Schema:
         case None | []:
             return {}
         case dict():
-            inside = any("default" in child for child in children["properties"].values())
+            inside = any("default" in child for child in children.get("properties", {}).values())
             return {"default": {}} if inside else {}
         case value:
             return {"default": value}

@@ -129,6 +129,9 @@ class Host(APIModel):
     memory_bytes: Count = Field(description="Memory, shared memory included.")
     cpu_cores: Count = Field(description="CPU cores.")
     shared_memory_bytes: Count = Field(description="Size of /dev/shm.")
+    exclusive_volume: bool | None = Field(
+        default=None, description="Whether it mounts a volume that no second pod may mount: then no surge."
+    )
 
 
 class Rejected(APIModel):
@@ -224,6 +227,14 @@ class VLLMServiceStatus(APIModel):
         max_length=32,
         strict=False,
         json_schema_extra={"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]},
+    )
+    served_by: Word | None = Field(
+        default=None,
+        description=(
+            "The Lease (namespace/name) of the Plimsoll install that acts on this service. Another install of the same "
+            "class leaves it alone."
+        ),
+        examples=["plimsoll-system/plimsoll"],
     )
     summary: Summary | None = Field(default=None, description="Texts for the columns of `kubectl get`.")
     plan: Plan | None = Field(default=None, description="The plan in force, with its arithmetic.")

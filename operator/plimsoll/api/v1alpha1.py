@@ -14,6 +14,7 @@ from pydantic.config import JsonDict
 from plimsoll.api import names
 from plimsoll.api.engine_features import KVOffloadSpec, LoRASpec, SpeculativeSpec
 from plimsoll.api.model import APIModel, Rule, unique
+from plimsoll.api.podtemplate import PodTemplate
 from plimsoll.api.routing import RoutingSpec
 from plimsoll.api.units import ByteQuantity, Duration
 from plimsoll.api.weights import ImageReference, ObjectName, WeightsSource
@@ -494,6 +495,14 @@ class VLLMServiceSpec(APIModel):
     engine: EngineSpec = Field(default=EngineSpec(), description="The vLLM engine: version, image, further arguments.")
     startup: StartupSpec | None = Field(default=None, description="How long a pod may take to start.")
     drain: DrainSpec | None = Field(default=None, description="How a pod ends without losing requests.")
+    pod_template: PodTemplate | None = Field(
+        default=None,
+        description=(
+            "Further labels, variables, volumes, sidecars and scheduling of the pods, merged into ours as Kubernetes "
+            "merges, within what the operator's owner allows (docs/pods.md). A change restarts the pods, a few at a "
+            "time."
+        ),
+    )
     replicas: int = Field(
         default=1,
         description=(
@@ -506,6 +515,16 @@ class VLLMServiceSpec(APIModel):
     )
     routing: RoutingSpec | None = Field(
         default=None, description="Ways to the engines beside the Service. Changing it restarts no pod."
+    )
+    class_name: str | None = Field(
+        default=None,
+        description=(
+            "The operator class: only a Plimsoll install of this class serves the service. Left out: the install "
+            "without a class. It may change at any time; the pods stay."
+        ),
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        max_length=40,
+        examples=["team-a"],
     )
     mode: Literal["Act", "Shadow"] = Field(
         default="Act",

@@ -17,6 +17,13 @@ class Output(StrEnum):
     JSON = "json"
 
 
+class _Written(yaml.SafeDumper):
+    """YAML as a person writes it: what occurs twice is there twice, not once with references to it."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002 - PyYAML's signature
+        return True
+
+
 def crd(output: Annotated[Output, typer.Option("--output", "-o", help="Format.")] = Output.YAML) -> None:
     """Print the CRD. Install or update it with: plimsoll crd | kubectl apply --server-side -f -."""
     typer.echo(render(output), nl=False)
@@ -27,4 +34,4 @@ def render(output: Output = Output.YAML) -> str:
     definition = custom_resource_definition()
     if output is Output.JSON:
         return json.dumps(definition, indent=2) + "\n"
-    return yaml.safe_dump(definition, sort_keys=False, width=120, allow_unicode=True)
+    return yaml.dump(definition, Dumper=_Written, sort_keys=False, width=120, allow_unicode=True)

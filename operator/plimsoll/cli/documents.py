@@ -17,7 +17,8 @@ from plimsoll.cli.lines import Duplicate, child, children, duplicate_key, line_o
 from plimsoll.cli.sources import Bad, texts
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML was built with it
-_OURS: Final = (names.KIND, "ConfigMap")
+_CLAIM: Final = "PersistentVolumeClaim"
+_OURS: Final = (names.KIND, "ConfigMap", _CLAIM)
 _SEPARATOR: Final = re.compile(r"^---(?:[ \t].*)?$", re.MULTILINE)
 
 
@@ -38,14 +39,26 @@ class ConfigMap:
     data: Mapping[str, str]
 
 
-def read_documents(paths: Iterable[str]) -> Iterator[Document | ConfigMap | Bad]:
-    """Every VLLMService and ConfigMap in the files (``-`` is stdin) and folders; other kinds are passed over."""
+@dataclass(frozen=True)
+class VolumeClaim:
+    """A PersistentVolumeClaim that stands beside the services; their pods may mount it."""
+
+    namespace: str
+    name: str
+    access_modes: tuple[str, ...]
+
+
+Found = Document | ConfigMap | VolumeClaim | Bad
+
+
+def read_documents(paths: Iterable[str]) -> Iterator[Found]:
+    """Every VLLMService, ConfigMap and claim in the files (``-`` is stdin) and folders; other kinds are passed over."""
     for path in paths:
         for name, text in texts(path):
             yield from [Bad(text.message)] if isinstance(text, Bad) else _documents(name, text)
 
 
-def _documents(name: str, text: str) -> Iterator[Document | ConfigMap | Bad]:
+def _documents(name: str, text: str) -> Iterator[Found]:
     for line, chunk in _chunks(text):
         try:
             tree, twice, value = _parsed(chunk)
@@ -117,7 +130,7 @@ class Place:
         return f"{self.name}:{self.lines_before + line + 1}"
 
 
-def _checked(place: Place, manifest: object, twice: Duplicate | None) -> Iterator[Document | ConfigMap | Bad]:
+def _checked(place: Place, manifest: object, twice: Duplicate | None) -> Iterator[Found]:
     if not isinstance(manifest, Mapping):
         kind = type(manifest).__name__
         yield Bad(f"{place.at()}: a {kind}, not a Kubernetes object with apiVersion, kind and spec")
@@ -132,6 +145,8 @@ def _checked(place: Place, manifest: object, twice: Duplicate | None) -> Iterato
         )
     elif manifest["kind"] == names.KIND:
         yield from _service(place, manifest)
+    elif manifest["kind"] == _CLAIM:
+        yield from _claim(manifest)
     else:
         yield from _config_map(manifest)
 
@@ -148,3 +163,10 @@ def _config_map(manifest: Mapping[str, Any]) -> Iterator[ConfigMap]:
     if isinstance(meta, Mapping) and isinstance(data, Mapping):
         texts = {str(key): value for key, value in data.items() if isinstance(value, str)}
         yield ConfigMap(str(meta.get("namespace") or "default"), str(meta.get("name")), texts)
+
+
+def _claim(manifest: Mapping[str, Any]) -> Iterator[VolumeClaim]:
+    meta, spec = manifest.get("metadata"), manifest.get("spec")
+    modes = spec.get("accessModes") if isinstance(spec, Mapping) else None
+    if isinstance(meta, Mapping) and isinstance(modes, list):
+        yield VolumeClaim(str(meta.get("namespace") or "default"), str(meta.get("name")), tuple(map(str, modes)))

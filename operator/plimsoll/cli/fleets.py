@@ -49,7 +49,7 @@ class Fleet:
     def facts(self) -> dict[str, str]:
         """Everything worth comparing, as text by what it is about."""
         plan, replicas = self.plan, self.replicas
-        return {**_hardware(plan, replicas), **_capacity(plan, replicas), **_flags(plan)}
+        return {**_hardware(plan, replicas), **_memory(plan), **_capacity(plan, replicas), **_flags(plan)}
 
 
 def fleet_of(planned: Planned | None) -> Fleet | None:
@@ -82,6 +82,17 @@ def _hardware(plan: Plan, replicas: int) -> dict[str, str]:
     }
 
 
+def _memory(plan: Plan) -> dict[str, str]:
+    """What an upgrade moves without a word: releases count CUDA graphs inside the share of memory, or beside it."""
+    gpu = gpus.find(plan.choice.gpu)
+    graphs = sum(item.bytes for item in plan.memory if item.item == "cuda_graphs")
+    share = _by_name(plan).get("--gpu-memory-utilization")
+    found = {"left for KV cache, fullest GPU": f"{plan.available_kv_bytes.mid / GIB:.2f} GiB"}
+    if gpu is not None and isinstance(share, str):
+        found["share of memory without CUDA graphs"] = f"{float(share) - graphs / gpu.torch_total_bytes:.4f}"
+    return found
+
+
 def _capacity(plan: Plan, replicas: int) -> dict[str, str]:
     kv = plan.kv
     found = {
@@ -99,11 +110,16 @@ def _capacity(plan: Plan, replicas: int) -> dict[str, str]:
 
 
 def _flags(plan: Plan) -> dict[str, str]:
+    flags = _by_name(plan)
+    return {name: _value(value) for name, value in flags.items()} or {"arguments": " ".join(plan.choice.args)}
+
+
+def _by_name(plan: Plan) -> Mapping[str, Any]:
+    """The arguments by flag; none where the version is not one whose parser is known."""
     try:
-        flags = argv_flags(plan.choice.args, EngineVersion.parse(plan.choice.engine_version))
+        return argv_flags(plan.choice.args, EngineVersion.parse(plan.choice.engine_version))
     except (BadFlagError, ValueError):
-        return {"arguments": " ".join(plan.choice.args)}
-    return {name: _value(value) for name, value in flags.items()}
+        return {}
 
 
 def _value(value: Any) -> str:  # noqa: ANN401 - JSON

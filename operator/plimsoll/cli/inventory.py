@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,7 @@ import typer
 from plimsoll.adapters.inventory import load_inventory
 from plimsoll.cli.output import BAD_INPUT, complain
 from plimsoll.core.plan.inventory import Inventory, InventoryError, with_prices
+from plimsoll.core.policy import PodPolicy
 from plimsoll.facts import gpus
 
 Prices = Mapping[str, float]
@@ -31,14 +33,15 @@ InventoryOption = Annotated[
 ]
 
 
-def given_inventory(path: Path | None, prices: Sequence[str] | None) -> Inventory:
-    """The inventory, single prices over it; ends the command with exit code 2 when it cannot be used."""
+def given_inventory(path: Path | None, prices: Sequence[str] | None, policy: PodPolicy | None = None) -> Inventory:
+    """The inventory, single prices over it, and the owner's pod policy; exit code 2 when it cannot be used."""
     try:
         inventory = load_inventory(path) if path is not None else Inventory()
     except InventoryError as error:
         complain(f"--inventory: {error}")
         raise typer.Exit(BAD_INPUT) from None
-    return with_prices(inventory, dict(_price(each) for each in prices or ()))
+    priced = with_prices(inventory, dict(_price(each) for each in prices or ()))
+    return replace(priced, policy=policy or PodPolicy())
 
 
 def prices_of(inventory: Inventory) -> Prices:

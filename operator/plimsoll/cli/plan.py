@@ -10,6 +10,7 @@ from plimsoll.cli.hub import HubOption
 from plimsoll.cli.inventory import InventoryOption, PriceOption, given_inventory
 from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list
 from plimsoll.cli.planning import ModelConfigOption, Planned, given_config, plan_files
+from plimsoll.cli.policy import PolicyOption, given_policy
 from plimsoll.cli.text import text_lines
 from plimsoll.core.plan.words import sections
 
@@ -25,6 +26,7 @@ def plan(
     hub: HubOption = False,
     inventory: InventoryOption = None,
     price: PriceOption = None,
+    pod_policy: PolicyOption = None,
     html: Annotated[
         Path | None, typer.Option(help="Also write a report with pictures: one file that needs nothing else.")
     ] = None,
@@ -44,7 +46,8 @@ def plan(
     Exit code 0: all are feasible. 1: at least one is not. 2: something could not be read; the rest is planned all
     the same. 3: --hub was given and the hub could not be reached.
     """
-    batch = plan_files(files, given_config(model_config), given_inventory(inventory, price), hub=hub)
+    stock = given_inventory(inventory, price, given_policy(pod_policy))
+    batch = plan_files(files, given_config(model_config), stock, hub=hub)
     for each in batch.bad:
         complain(each.message)
     if batch.empty:

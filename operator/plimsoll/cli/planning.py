@@ -3,7 +3,7 @@
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -12,11 +12,12 @@ import typer
 from plimsoll.api import reasons
 from plimsoll.api.parse import parse_service
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.cli.documents import ConfigMap, Document, read_documents
+from plimsoll.cli.documents import ConfigMap, Document, VolumeClaim, read_documents
 from plimsoll.cli.hub import HubError, hub_config
 from plimsoll.cli.output import BAD_INPUT, complain
 from plimsoll.cli.sources import Bad
 from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.claims import claim_names
 from plimsoll.core.plan.configmaps import UnreadableError, files_of, referenced
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
@@ -76,6 +77,8 @@ class Sources:
     given: ModelConfig | None
     config_maps: ConfigMaps
     hub: bool
+    claims: Mapping[tuple[str, str], tuple[str, ...]]
+    """Access modes of the PersistentVolumeClaims among the files."""
 
 
 def plan_files(
@@ -88,7 +91,8 @@ def plan_files(
     """Plan every service of the files and folders; ``given`` replaces the catalogue's configuration."""
     found = list(read_documents(files))
     config_maps = {(f.namespace, f.name): f for f in found if isinstance(f, ConfigMap)}
-    sources = Sources(given, config_maps, hub)
+    claims = {(f.namespace, f.name): f.access_modes for f in found if isinstance(f, VolumeClaim)}
+    sources = Sources(given, config_maps, hub, claims)
     planned = [_planned(f, sources, inventory) for f in found if isinstance(f, Document)]
     return Batch(planned, [f for f in found if isinstance(f, Bad)])
 
@@ -128,7 +132,9 @@ def _planned(document: Document, sources: Sources, inventory: Inventory) -> Plan
     unreachable = False
     try:
         config = sources.given or _config(spec, namespace, sources)
-        outcome = plan_service(spec, minimum_replicas(spec), config, inventory)
+        named = {name: sources.claims.get((namespace, name)) for name in claim_names(spec)}
+        known = replace(inventory, claims={name: modes for name, modes in named.items() if modes})
+        outcome = plan_service(spec, minimum_replicas(spec), config, known)
     except UnreadableError as error:
         outcome = Refusal(reasons.CATALOGUE_UNREADABLE.name, str(error))
     except HubError as error:

@@ -17,7 +17,6 @@ from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit
 from plimsoll.cli.planning import ModelConfigOption, Planned, given_config, plan_files
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.scale import Limits
-from plimsoll.facts.models import read_model
 from plimsoll.sim.figures import Figures, Slo, figures
 from plimsoll.sim.fleet import Fleet, FleetSettings, History, Policy
 from plimsoll.sim.models import EngineModel, engine_model, model_names
@@ -135,8 +134,7 @@ def _engine(
         raise typer.Exit(NO)
     if planned.config is None:
         raise _BadError(f"{service}: nothing is known about {planned.spec.model.id}")
-    facts = read_model(planned.config.config, planned.config.quant_config)
-    return engine_of(planned.outcome, facts), planned.spec
+    return engine_of(planned.outcome, planned.config), planned.spec
 
 
 def _one(service: Path | None, model_config: Path | None) -> Planned:

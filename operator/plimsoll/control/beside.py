@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from plimsoll.adapters.ports import OPTIONAL
-from plimsoll.control.children import Children, Live
+from plimsoll.control.children import Applied, Children, Live
 from plimsoll.core import rollout
 from plimsoll.core.conditions import Problem
 from plimsoll.core.integrations import integrations
@@ -22,9 +22,10 @@ class Beside:
         self._kinds = kinds
         self._monitor_labels = monitor_labels
 
-    async def bring(self, request: Request, live: Live) -> tuple[Problem, ...]:
-        """Make what is wanted, delete what is not wanted any more; what is in the way of the first."""
+    async def bring(self, request: Request, live: Live, applied: Applied) -> tuple[Problem, ...]:
+        """Make what is wanted, delete what is not wanted any more; what is in the way, each kind for itself."""
         kinds = self._kinds(request.namespace)
         wanted = integrations(request, rollout.owner(request), kinds, self._monitor_labels)
-        await self._children.drop(request, [(_KINDS[name], request.name) for name in wanted.unwanted], live)
-        return (*wanted.problems, *await self._children.beside(request, wanted.manifests, live))
+        made = [await self._children.beside(request, manifest, live, applied) for manifest in wanted.manifests]
+        gone = [await self._children.drop(request, _KINDS[kind], request.name, live) for kind in wanted.unwanted]
+        return (*wanted.problems, *(problem for problem in (*made, *gone) if problem))

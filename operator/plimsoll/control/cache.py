@@ -65,11 +65,13 @@ class Cache:
         """Remember the object; the key of the service to look at again, or None when nothing relevant changed."""
         meta = obj["metadata"]
         address = Key(meta.get("namespace", ""), meta["name"])
-        service = address if kind is SERVICES else owner_of(obj)
-        if service is None:
-            return None
         known = self._objects.setdefault(kind, {})
         before, version = known.get(address), _version(meta)
+        service = address if kind is SERVICES else owner_of(obj)
+        if service is None and before is not None:
+            service = before.service  # somebody took our label away: that is a change of what is ours
+        if service is None:
+            return None
         if before and version < before.version:
             return None
         body = pod_state(obj) if kind is PODS else _compact(kind, obj)

@@ -11,51 +11,63 @@ from plimsoll.adapters.ports import (
     OPTIONAL,
     REVISIONS,
     Cluster,
+    ClusterError,
     ConflictError,
     ForbiddenError,
     InvalidError,
     Kind,
     NotFoundError,
     Object,
+    UnreachableError,
 )
 from plimsoll.api import names, reasons
-from plimsoll.control.cache import Cache
+from plimsoll.control.cache import Cache, Key
+from plimsoll.control.stops import StoppedError, check_selector, unusable, why
+from plimsoll.control.turns import Slot, Stop, Turns
 from plimsoll.core import drift, rollout
-from plimsoll.core.conditions import Problem
-from plimsoll.core.kinds import Kinds
+from plimsoll.core.conditions import Contest, Problem
+from plimsoll.core.contention import WHOLE
+from plimsoll.core.drift import Path
+from plimsoll.core.kinds import NOTHING_OPTIONAL, Kinds
 from plimsoll.core.manifests.revision import Revision, outdated
 from plimsoll.core.manifests.workload import Workload, scale
 from plimsoll.core.ownership import judge
+from plimsoll.core.refusals import refusal
 from plimsoll.core.request import Request
+from plimsoll.core.stable_text import stable
 from plimsoll.core.steps import Step
 
 log = logging.getLogger("plimsoll.children")
 
 _KIND_OF: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in (*CHILDREN, *OPTIONAL)}
 
+_REPLICAS: Final = ("spec", "replicas")
+
+SAID_LIMIT: Final = 400
+
 Live = Mapping[tuple[Kind, str], dict[str, Any]]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Applied:
     """What became of writing the children."""
 
     blocked: Problem | None = None
     """A child cannot be written until a human does something."""
+    lacking: Problem | None = None
+    """Something is missing that engines run without."""
     waiting: str = ""
     """What must go before we can write."""
+    beside: tuple[Problem, ...] | None = None
+    """What is in the way of objects beside the fleet; None: nobody has tried to make them."""
+    contest: Contest | None = None
+    """Somebody keeps changing a child."""
+    again_seconds: float | None = None
+    """After so long a change that waits for its turn may be put back."""
 
-
-class _BlockedError(Exception):
-    """A child cannot be written until a human does something."""
-
-    def __init__(self, problem: Problem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
-
-
-class _LeavingError(Exception):
-    """A child of an earlier service of the same name is still in deletion."""
+    def wait(self, seconds: float) -> None:
+        """A write has to wait."""
+        self.again_seconds = min(seconds, self.again_seconds or seconds)
 
 
 class Children:
@@ -65,123 +77,194 @@ class Children:
     by another leader, is never overwritten from an older view (ConflictError: read again, decide again).
     """
 
-    def __init__(self, cluster: Cluster, cache: Cache, kinds: Callable[[str], Kinds]) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        cache: Cache,
+        turns: Turns,
+        unlisted: Callable[[Kind, str], str] = lambda _kind, _namespace: "",
+        kinds: Callable[[str], Kinds] = lambda _namespace: NOTHING_OPTIONAL,
+    ) -> None:
         self._cluster = cluster
         self._cache = cache
+        self._turns = turns
+        self._unlisted = unlisted
         self._kinds = kinds
+
+    def forget(self, service: Key) -> None:
+        """The service is gone."""
+        self._turns.forget(service)
+
+    def just_wrote(self, service: Key, kind: Kind) -> bool:
+        """Whether an object of this kind was written so shortly ago that its controller may not have seen it."""
+        return self._turns.just_wrote(service, kind)
+
+    def unseen(self, kind: Kind, namespace: str) -> Problem | None:
+        """Why nothing is known of this kind: then nothing of it may be written, or said to be missing."""
+        if kind in OPTIONAL:
+            found = self._kinds(namespace).of(kind.kind)
+            return None if found.access == "usable" else unusable(kind, found.why)
+        sentence = self._unlisted(kind, namespace)
+        return refusal(f"{kind.kind}s of {namespace}", sentence, forbidden=True) if sentence else None
 
     async def bring(
         self, request: Request, manifests: Iterable[Mapping[str, Any]], fleet: Workload, replicas: int, live: Live
     ) -> Applied:
-        """Apply the manifests in their order, then the fleet's count."""
+        """Apply the manifests in their order, then the fleet's count; stop at the first that cannot be written."""
+        applied = Applied()
         try:
             known: Object | None = live.get(address(fleet))
             for manifest in manifests:
-                applied = await self._apply(request, drift.stamp(manifest), live)
-                known = applied if applied and applied["kind"] == fleet.kind else known
-            await self.scale(request, fleet, replicas, known)
-        except _BlockedError as stop:
-            return Applied(blocked=stop.problem)
-        except _LeavingError as stop:
-            return Applied(waiting=str(stop))
-        except NotFoundError as error:
-            if address(fleet)[0] not in OPTIONAL:
-                raise
-            return Applied(blocked=Problem(reasons.SEVERAL_NODES.name, f"not served any more: {error.message}"))
-        except (ForbiddenError, InvalidError) as error:
-            if "is being terminated" in error.message:
-                return Applied(waiting="the namespace is being deleted")
-            reason = (reasons.FORBIDDEN if isinstance(error, ForbiddenError) else reasons.REFUSED).name
-            return Applied(blocked=Problem(reason, f"the API server refuses our write: {error.message}"))
-        return Applied()
+                written = await self._apply(request, drift.stamp(manifest), live, applied)
+                known = written if written and manifest["kind"] == fleet.kind else known
+            await self._scale(request, fleet, replicas, known, applied)
+        except StoppedError as stopped:
+            applied.blocked, applied.waiting = stopped.stop.problem, stopped.stop.waiting
+        return applied
 
-    async def beside(self, request: Request, manifests: Iterable[Mapping[str, Any]], live: Live) -> tuple[Problem, ...]:
-        """Apply manifests that stand beside the fleet, each for itself; what is in the way of those that failed."""
-        tried = [await self._try(request, manifest, live) for manifest in manifests]
-        return tuple(problem for problem in tried if problem)
+    async def retire(
+        self, request: Request, fleet: Workload, replicas: int | None, live: Live, applied: Applied
+    ) -> None:
+        """A workload that another one follows: so many replicas of it for now, or its end (None)."""
+        kind, name = address(fleet)
+        if replicas is None:
+            applied.blocked = await self.drop(request, kind, name, live)
+            return
+        try:
+            await self._scale(request, fleet, replicas, live.get((kind, name)), applied)
+        except StoppedError as stopped:
+            applied.blocked, applied.waiting = stopped.stop.problem, stopped.stop.waiting
 
-    async def drop(self, request: Request, places: Iterable[tuple[Kind, str]], live: Live) -> None:
-        """Delete what is not wanted any more, as far as it is there and ours."""
-        for kind, name in places:
-            found = live.get((kind, name))
-            if found and judge(found, request.name, request.uid).verdict == "ours":
-                await self._delete(kind, found)
+    async def beside(
+        self, request: Request, manifest: Mapping[str, Any], live: Live, applied: Applied
+    ) -> Problem | None:
+        """Apply what stands beside the fleet; what is in the way concerns nothing else."""
+        try:
+            await self._apply(request, drift.stamp(manifest), live, applied)
+        except StoppedError as stopped:
+            return stopped.stop.problem or Problem(reasons.KIND_UNUSABLE.name, stopped.stop.waiting)
+        except ConflictError:
+            raise
+        except ClusterError as error:
+            message = f"{manifest['kind']} {request.namespace}/{request.name}: {error.message}"
+            return Problem(reasons.KIND_UNUSABLE.name, stable(message, SAID_LIMIT))
+        return None
+
+    async def drop(self, request: Request, kind: Kind, name: str, live: Live) -> Problem | None:
+        """Delete what is not wanted any more, as far as it is there and ours; why it may not be deleted."""
+        found = live.get((kind, name))
+        if found is None or judge(found, request.name, request.uid).verdict != "ours":
+            return None
+        try:
+            await self._delete(kind, found)
+        except ForbiddenError as error:
+            return refusal(f"{kind.kind} {request.namespace}/{name}", error.message, forbidden=True)
+        return None
 
     async def tidy(
         self, request: Request, revision: Revision, step: Step, live: Live, revisions: Sequence[Revision]
     ) -> None:
         """Delete what is ours and no longer meant: the PDB of a single replica, revisions beyond the last five."""
-        if step.replicas <= 1:
-            await self.drop(request, [(DISRUPTION_BUDGETS, request.name)], live)
+        budget = live.get((DISRUPTION_BUDGETS, request.name))
+        if step.replicas <= 1 and budget and judge(budget, request.name, request.uid).verdict == "ours":
+            await self._delete(DISRUPTION_BUDGETS, budget)
         kept = [*(r for r in revisions if r.name != revision.name), revision]
         for name in outdated(kept, step.revision.name if step.revision else ""):
             await self._delete(REVISIONS, live[REVISIONS, name])
 
-    async def _apply(self, request: Request, manifest: Mapping[str, Any], live: Live) -> Object | None:
-        """Apply one child if its intent changed or somebody edited it; what it became, or None."""
+    async def _apply(
+        self, request: Request, manifest: Mapping[str, Any], live: Live, applied: Applied
+    ) -> Object | None:
+        """Apply one child if its intent changed or somebody edited it, when it is our turn; what it became, or None."""
         kind = _KIND_OF[manifest["apiVersion"], manifest["kind"]]
         name = manifest["metadata"]["name"]
-        if kind in OPTIONAL and not (kinds := self._kinds(request.namespace)).usable(kind.kind):
-            raise _BlockedError(_unusable(kind, name, kinds))
-        known = live.get((kind, name))
-        if known is None and kind is REVISIONS:
-            pass  # its name is a hash of its content: nobody else has it
-        elif known is None or judge(known, request.name, request.uid).verdict != "ours":
-            await self._check_owner(request, kind, name)
-        elif _current(manifest, known):
+        slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_CHILDREN)
+        written = None
+        try:
+            written = await self._bring_one(request, slot, manifest, live.get((kind, name)), applied)
+        except StoppedError as stopped:
+            if kind is not DISRUPTION_BUDGETS or stopped.stop.problem is None:
+                raise
+            applied.lacking = stopped.stop.problem
+        applied.contest = applied.contest or self._turns.contest(slot)
+        return written
+
+    async def _bring_one(
+        self, request: Request, slot: Slot, manifest: Mapping[str, Any], known: Object | None, applied: Applied
+    ) -> Object | None:
+        if unseen := self.unseen(slot.kind, request.namespace):
+            raise StoppedError(Stop(unseen))
+        ours = known is not None and judge(known, request.name, request.uid).verdict == "ours"
+        if ours and not _changed(manifest, known):
             return None
-        applied = await self._write(kind, manifest, names.MANAGER_CHILDREN, known)
-        log.info("applied %s %s", kind.kind, name, extra={"service": f"{request.namespace}/{request.name}"})
-        return applied
+        # A revision's name is a hash of its content: nobody else has it.
+        if not ours and not (known is None and slot.kind is REVISIONS):
+            known = await self._find(request, slot)
+        if known is not None:
+            check_selector(slot, manifest, known)
+        intent, changed = manifest["metadata"]["annotations"][names.ANNOTATION_HASH], _changed(manifest, known)
+        wait = await self._turns.wait_seconds(slot, intent, changed)
+        if wait > 0:
+            applied.wait(wait)
+            return None
+        answer = await self._write(slot, intent, manifest, known)
+        self._turns.wrote(slot, intent, changed, _changed(manifest, answer))
+        log.info("applied %s %s", slot.kind.kind, slot.name, extra={"service": str(slot.service)})
+        return answer
 
-    async def _write(self, kind: Kind, manifest: Mapping[str, Any], manager: str, known: Object | None) -> Object:
+    async def _write(self, slot: Slot, intent: str, manifest: Mapping[str, Any], known: Object | None) -> Object:
+        """Apply over what the decision was made on, unless it was refused a moment ago."""
+        if stop := self._turns.stopped(slot, intent):
+            raise StoppedError(stop)
         try:
-            applied = await self._cluster.apply(kind, drift.decided_on(manifest, known), manager)
+            answer = await self._cluster.apply(slot.kind, drift.decided_on(manifest, known), slot.manager)
         except ConflictError:
-            meta = manifest["metadata"]
-            self._cache.put(kind, await self._cluster.get(kind, meta["namespace"], meta["name"]))
+            self._cache.put(slot.kind, await self._cluster.get(slot.kind, slot.service.namespace, slot.name))
             raise
-        self._cache.put(kind, applied)
-        return applied
+        except (ForbiddenError, InvalidError, NotFoundError, UnreachableError) as error:
+            stop = why(slot, error)
+            if stop is None:
+                raise
+            self._turns.stop(slot, intent, stop)
+            raise StoppedError(stop) from error
+        self._cache.put(slot.kind, answer)
+        return answer
 
-    async def _try(self, request: Request, manifest: Mapping[str, Any], live: Live) -> Problem | None:
-        """Apply one manifest that nothing else depends on."""
-        kind = manifest["kind"]
+    async def _find(self, request: Request, slot: Slot) -> Object | None:
+        """What our watch does not show may still exist: ours without its labels, or somebody else's object."""
         try:
-            await self._apply(request, drift.stamp(manifest), live)
-        except _BlockedError as stop:
-            return stop.problem
-        except _LeavingError as stop:
-            return Problem(reasons.NAME_CONFLICT.name, str(stop))
+            found = await self._cluster.get(slot.kind, request.namespace, slot.name)
+        except NotFoundError:
+            return None
         except ForbiddenError as error:
-            return Problem(reasons.KIND_UNUSABLE.name, f"the operator may not write the {kind}: {error.message}")
-        except InvalidError as error:
-            return Problem(reasons.REFUSED.name, f"the API server refuses the {kind}: {error.message}")
-        except NotFoundError:
-            return Problem(reasons.KIND_MISSING.name, f"{kind} ({manifest['apiVersion']}) is not served any more")
-        return None
-
-    async def _check_owner(self, request: Request, kind: Kind, name: str) -> None:
-        """What our watch does not show may still exist: somebody else's object, or ours without its labels."""
-        try:
-            found = await self._cluster.get(kind, request.namespace, name)
-        except NotFoundError:
-            return
+            raise StoppedError(Stop(refusal(str(slot), error.message, forbidden=True))) from error
         ownership = judge(found, request.name, request.uid)
         if ownership.verdict == "leaving":
-            raise _LeavingError(f"{kind.kind} {name} of an earlier VLLMService of this name is still being deleted")
+            text = f"{slot.kind.kind} {slot.name} of an earlier VLLMService of this name is still being deleted"
+            raise StoppedError(Stop(waiting=text))
         if ownership.verdict == "foreign":
             message = (
-                f"{kind.kind} {request.namespace}/{name} exists and is not ours ({ownership.whose}); "
+                f"{slot} exists and is not ours ({ownership.whose}); "
                 "delete or rename it, or give this VLLMService another name"
             )
-            raise _BlockedError(Problem(reasons.NAME_CONFLICT.name, message))
+            raise StoppedError(Stop(Problem(reasons.NAME_CONFLICT.name, message)))
+        return found
 
-    async def scale(self, request: Request, fleet: Workload, replicas: int, known: Object | None) -> None:
+    async def _scale(
+        self, request: Request, fleet: Workload, replicas: int, known: Object | None, applied: Applied
+    ) -> None:
         """Write the count, where it differs. ``known``: the workload on which it was decided."""
+        kind, name = address(fleet)
+        slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_SCALE)
         if known is not None and known["spec"].get("replicas") != replicas:
-            kind, _ = address(fleet)
-            await self._write(kind, scale(rollout.owner(request), fleet, replicas), names.MANAGER_SCALE, known)
+            wait = await self._turns.wait_seconds(slot, str(replicas), [_REPLICAS])
+            if wait > 0:
+                applied.wait(wait)
+            else:
+                answer = await self._write(slot, str(replicas), scale(rollout.owner(request), fleet, replicas), known)
+                left = [] if answer["spec"].get("replicas") == replicas else [_REPLICAS]
+                self._turns.wrote(slot, str(replicas), [_REPLICAS], left)
+        applied.contest = applied.contest or self._turns.contest(slot)
 
     async def _delete(self, kind: Kind, obj: Mapping[str, Any]) -> None:
         meta = obj["metadata"]
@@ -189,24 +272,15 @@ class Children:
         await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"], version=version)
 
 
-def _unusable(kind: Kind, name: str, kinds: Kinds) -> Problem:
-    """A fleet of a kind that cannot be seen now is left as it is: whatever we did would be a guess."""
-    why = kinds.of(kind.kind).why
-    return Problem(
-        reasons.SEVERAL_NODES.name,
-        f"{why}. {kind.kind} {name} can be neither seen nor changed; what runs is left as it is, and managed again as "
-        "soon as the kind can be used",
-    )
-
-
 def address(fleet: Workload) -> tuple[Kind, str]:
     """Where a workload is found among the live children."""
     return _KIND_OF[fleet.api_version, fleet.kind], fleet.name
 
 
-def _current(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    annotations = known["metadata"].get("annotations") or {}
-    wanted = manifest["metadata"]["annotations"][names.ANNOTATION_HASH]
+def _changed(manifest: Mapping[str, Any], known: Mapping[str, Any] | None) -> list[Path]:
+    """Paths in which the live object is not what is meant; empty when nothing is to be written."""
+    if known is None:
+        return [WHOLE]
     # A listing's items carry no apiVersion and kind, so what is known of an object does not either.
     intent = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
-    return annotations.get(names.ANNOTATION_HASH) == wanted and drift.differs(intent, known) is None
+    return [*drift.differences(intent, known)]

@@ -2,9 +2,12 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final
 
-from plimsoll.adapters.ports import SERVICES, Cluster, ClusterError
+from plimsoll.adapters.ports import SERVICES, Cluster, ClusterError, ForbiddenError
+from plimsoll.api.schema import resource_schema
+from plimsoll.core.contract import complaint, missing_fields
 
 log = logging.getLogger("plimsoll.discovery")
 
@@ -12,20 +15,38 @@ ASK_SECONDS: Final = 2.0
 WATCH_SECONDS: Final = 15.0
 
 
-async def until_served(cluster: Cluster) -> None:
-    """Wait until VLLMServices are served; says once what is missing and what to do."""
+async def until_served(cluster: Cluster, tell: Callable[[str], None] = lambda _: None) -> None:
+    """Wait until VLLMServices are served with every field we know.
+
+    Logs once what is missing and what to do; ``tell`` hears it too, and hears nothing (empty) once it is over.
+    """
     told = ""
-    while True:
-        try:
-            if await cluster.served(SERVICES):
-                return
-            wrong = "the VLLMService CRD is not installed: kubectl apply --server-side -f crds/"
-        except ClusterError as error:
-            wrong = error.message
+    while wrong := await _not_served(cluster):
         if wrong != told:
             log.warning("waiting: %s", wrong)
             told = wrong
+        tell(wrong)
         await asyncio.sleep(ASK_SECONDS)
+    tell("")
+
+
+async def _not_served(cluster: Cluster) -> str:
+    """Why VLLMServices cannot be worked with as this operator knows them, or empty."""
+    try:
+        if not await cluster.served(SERVICES):
+            return "the VLLMService CRD is not installed: kubectl apply --server-side -f crds/"
+    except ClusterError as error:
+        return error.message
+    try:
+        schema = await cluster.schema(SERVICES)
+    except ForbiddenError as error:
+        log.warning("cannot compare the CRD with this operator: %s", error.message)
+        return ""
+    except ClusterError as error:
+        return error.message
+    if schema is None:
+        return "the API server does not publish the schema of VLLMServices yet"
+    return complaint(missing_fields(schema, resource_schema()))
 
 
 async def until_gone(cluster: Cluster) -> None:

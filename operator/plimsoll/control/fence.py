@@ -55,6 +55,10 @@ class FencedCluster:
         """Whether the API server serves this kind now."""
         return await self.cluster.served(kind)
 
+    async def schema(self, kind: Kind) -> Object | None:
+        """The OpenAPI schema under which this kind is served."""
+        return await self.cluster.schema(kind)
+
     async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
         """Those of the kinds that the API server serves now."""
         return await self.cluster.which_served(kinds)

@@ -1,7 +1,7 @@
 """Takes, renews and gives back the Lease; runs what only the leader may do for as long as it is held.
 
 An operator that loses the lead goes back to waiting in the same process: an API server that is away for a minute costs
-every leader its Lease, and must not become a crash loop (docs/adr/0011).
+every leader its Lease, and must not become a crash loop (docs/adr/0026).
 """
 
 import asyncio

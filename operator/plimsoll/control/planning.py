@@ -12,6 +12,7 @@ from typing import Final
 
 from plimsoll.adapters.ports import (
     CONFIG_MAPS,
+    VOLUME_CLAIMS,
     Cluster,
     ClusterError,
     ForbiddenError,
@@ -23,12 +24,19 @@ from plimsoll.api.v1alpha1 import ConfigRef
 from plimsoll.core.drift import digest
 from plimsoll.core.plan.asked import draft_name
 from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.claims import Claims, claim_names
 from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
 from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction, to_dict
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
+from plimsoll.core.policy import PodPolicy
 from plimsoll.core.request import Request
 from plimsoll.core.rollout import Outcome, Unavailable
+
+
+class _MissingClaimError(Exception):
+    """A claim that the pods mount is not there."""
+
 
 log = logging.getLogger("plimsoll.planning")
 
@@ -44,6 +52,7 @@ class Planner:
     namespace: str
     monotonic: Callable[[], float]
     inventory: Callable[[], Inventory] = Inventory
+    policy: PodPolicy = field(default_factory=PodPolicy)
     _inventory: Inventory = field(default_factory=Inventory)
     _plans: OrderedDict[str, Outcome] = field(default_factory=OrderedDict)
     _catalogue: Files = field(default_factory=dict)
@@ -56,15 +65,19 @@ class Planner:
         """
         try:
             config = await self._config(request)
+            claims = await self._claims(request)
         except UnreadableError as error:
             return Unavailable(reasons.CATALOGUE_UNREADABLE.name, str(error))
+        except _MissingClaimError as error:
+            return Unavailable(reasons.VOLUME_CLAIM_MISSING.name, str(error))
         seen = [(c.origin, c.config, c.quant_config) for c in (config, config and config.draft) if c]
         # No part of the fingerprint, but of what a plan may count on: bounds of replicas, leave to take fp8 KV.
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas, request.spec.tuning.model_dump())
         self._forget_plans_of_another_inventory()
-        key = digest([request.fingerprint, *bounds, *seen, to_dict(correction)])
+        key = digest([request.fingerprint, *bounds, *seen, claims, to_dict(correction)])
         if key not in self._plans:
-            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, self._inventory, correction)
+            known = replace(self._inventory, policy=self.policy, claims=claims)
+            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, known, correction)
             while len(self._plans) > REMEMBERED_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
@@ -76,6 +89,21 @@ class Planner:
         if now != self._inventory:
             self._inventory = now
             self._plans.clear()
+
+    async def _claims(self, request: Request) -> Claims:
+        """Access modes of the claims that the pods mount; those that may not be read are left out."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name in claim_names(request.spec):
+            try:
+                claim = await self.cluster.get(VOLUME_CLAIMS, request.namespace, name)
+            except NotFoundError:
+                where = f"{request.namespace}/{name}"
+                raise _MissingClaimError(f"PersistentVolumeClaim {where} does not exist; create it") from None
+            except ForbiddenError as error:
+                log.warning("access modes of claims are not known: %s", error.message)
+            else:
+                found[name] = tuple(claim.get("spec", {}).get("accessModes") or ())
+        return found
 
     async def _config(self, request: Request) -> ModelConfig | None:
         model = request.spec.model

@@ -9,7 +9,7 @@ from typing import Final
 from plimsoll.adapters.ports import Cluster, ClusterError, ForbiddenError, InvalidError, NotFoundError
 from plimsoll.core.causes import HOST_MEMORY, UNEXPLAINED
 from plimsoll.core.logs import EngineLog, Failure, read_log
-from plimsoll.core.manifests.pod import CONTAINER
+from plimsoll.core.manifests.container import CONTAINER
 from plimsoll.core.pods import Ended, PodState
 
 log = logging.getLogger("plimsoll.postmortem")

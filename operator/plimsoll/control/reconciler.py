@@ -11,11 +11,11 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from plimsoll.adapters.ports import REVISIONS, SERVICES, Kind
+from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
-from plimsoll.control.children import Applied, Children, Live, address
+from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.fleets import Fleets, limited
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
@@ -38,8 +38,11 @@ LEAVING_RECHECK_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 1.0
 REFUSED_RECHECK_SECONDS: Final = 15.0
 """A refusal may end without an event of ours: a ConfigMap corrected, a right granted, a GPU freed."""
+CONTEST_RECHECK_SECONDS: Final = 60.0
+"""A contest is over when nobody changes anything for a while: that makes no event."""
+
 INTEGRATION_RECHECK_SECONDS: Final = 60.0
-"""As above, but the fleet is not concerned, and a missing right concerns every service at once."""
+"""As for a refusal, but the fleet is not concerned, and a missing right concerns every service at once."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,8 @@ class _Seen:
     fleets: Fleets
     pods: tuple[PodState, ...]
     """Of the fleet, those that are leaving left out."""
+    blind: bool = False
+    """Pods may not be listed: that none is known does not mean that none serves."""
     tried: str = ""
     """What came of a second try to plan, when nothing did."""
     finding: Finding | None = None
@@ -83,6 +88,7 @@ class Reconciler:
         service = self.cache.get(SERVICES, *key)
         if service is None or service["metadata"].get("deletionTimestamp"):
             self.reporter.forget(key)
+            self.children.forget(key)
             return None
         try:
             request = read_request(service)
@@ -97,22 +103,22 @@ class Reconciler:
         target = seen.target
         wanted = rollout.replicas(request, target, live.get(seen.fleets.place))
         policy = await self._policy(request, seen)
-        step, applied, problems = None, Applied(), None
+        step, applied = None, Applied()
         if target.revision:
             step, hand = self._step(seen, target.revision, wanted, policy)
-            if not request.held_because:
-                applied = await self._apply(request, seen, step, hand, live)
-                problems = None if applied.waiting else await self.beside.bring(request, live)
-        if self._just_made(request, seen.fleets.place, live):
+            applied = await self._apply(request, seen, target.revision, step, hand, live)
+        now = replace(seen, fleets=self._fleets(request, target, self.cache.children(key)))
+        if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
-        facts, again = self._facts(key, request, seen, wanted, step, applied, policy)
-        facts = replace(facts, integrations=problems)
+        facts, again = self._facts(request, now, wanted, step, applied, policy)
         written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), wanted)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
-        if facts.refusal or facts.blocked or facts.update_unknown or facts.waits:
-            return REFUSED_RECHECK_SECONDS
-        waits = (again, written, INTEGRATION_RECHECK_SECONDS if problems else None)
+        changeable = facts.refusal or facts.blocked or facts.lacking or facts.update_unknown or facts.waits
+        looking = changeable or any(pod.unplaced for pod in seen.pods)
+        contested = CONTEST_RECHECK_SECONDS if applied.contest else None
+        apart = INTEGRATION_RECHECK_SECONDS if applied.beside else None
+        waits = (again, written, REFUSED_RECHECK_SECONDS if looking else None, applied.again_seconds, contested, apart)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _gather(self, key: Key, request: Request, live: Live) -> _Seen:
@@ -121,7 +127,8 @@ class Reconciler:
         known, kinds = replan.known(request, kept), self.kinds(request.namespace)
         target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known, kinds)
         pods = tuple(pod for pod in self.cache.pods(key) if pod.phase != "terminating")
-        seen = _Seen(target, kept, Fleets.of(request, target, live, kinds), pods)
+        blind = self.children.unseen(PODS, request.namespace) is not None
+        seen = _Seen(target, kept, self._fleets(request, target, live), pods, blind)
         finding = await self.postmortem.of(request.namespace, seen.new_pods)
         if finding is None or target.revision is None or target.frozen or request.held_because:
             return replace(seen, finding=finding)
@@ -133,9 +140,11 @@ class Reconciler:
         together = lesson.added_to(known)
         again = await self.planner.plan(request, together)
         target, tried = rollout.replanned(request, target, kept, again, together, kinds)
-        fleets = Fleets.of(request, target, live, kinds)
-        unexplained = finding if target is seen.target else None
+        fleets, unexplained = self._fleets(request, target, live), finding if target is seen.target else None
         return replace(seen, target=target, fleets=fleets, tried=tried, finding=unexplained)
+
+    def _fleets(self, request: Request, target: Target, live: Live) -> Fleets:
+        return Fleets.of(request, target, live, self.kinds(request.namespace))
 
     async def _policy(self, request: Request, seen: _Seen) -> Policy:
         """What the roll-out may count on. Nodes are looked at only where a pod would have to be placed."""
@@ -159,57 +168,57 @@ class Reconciler:
     def _progress(self, seen: _Seen) -> Progress:
         pods, now, live = seen.pods, self.wall_seconds(), seen.fleets.live
         waits = [now - pod.since_seconds for pod in seen.new_pods if pod.unplaced and pod.since_seconds is not None]
+        serving = sum(pod.phase in ("ready", "unready") and pod.serves for pod in pods)
         return Progress(
-            serving=sum(pod.phase in ("ready", "unready") and pod.serves for pod in pods),
+            serving=max(serving, live.ready) if seen.blind and live else serving,
             starting=sum(pod.phase == "loading" for pod in pods),
             unplaced_seconds=max(waits, default=0.0),
-            failed=bool(live and live.deadline_exceeded) or any(p.phase == "failing" for p in seen.new_pods),
+            failed=bool(live and live.deadline_exceeded) or any(map(_fails_for_good, seen.new_pods)),
         )
 
-    async def _apply(self, request: Request, seen: _Seen, step: Step, hand: Handover, live: Live) -> Applied:
-        """The fleet that is meant, as far as one of the other kind leaves it room; then that one's count or end."""
-        target, fleets = seen.target.revision, seen.fleets
-        assert target is not None  # noqa: S101 - there is no step without one
-        manifests = rollout.children(request, target, step)
+    async def _apply(
+        self, request: Request, seen: _Seen, target: Revision, step: Step, hand: Handover, live: Live
+    ) -> Applied:
+        """The fleet, as far as one of the other kind leaves it room; then that one; then what stands beside."""
+        if request.held_because:
+            return Applied()
+        fleets, manifests = seen.fleets, rollout.children(request, target, step)
         applied = await self.children.bring(request, manifests, fleets.mine, step.replicas, live)
-        if applied.blocked or applied.waiting:
-            return applied
-        if fleets.old and hand.old_replicas is None:
-            await self.children.drop(request, [address(fleets.other)], live)
-        elif fleets.old and hand.old_replicas is not None:
-            await self.children.scale(request, fleets.other, hand.old_replicas, fleets.old_object)
-        else:
-            await self.children.tidy(request, target, step, live, seen.kept)
+        if applied.blocked is None and not applied.waiting:
+            if fleets.old:
+                await self.children.retire(request, fleets.other, hand.old_replicas, live, applied)
+            else:
+                await self.children.tidy(request, target, step, live, seen.kept)
+        if not applied.waiting:
+            applied.beside = await self.beside.bring(request, live, applied)
         return applied
 
-    def _just_made(self, request: Request, fleet: tuple[Kind, str], live: Live) -> bool:
-        """The workload is new: what its controller makes of it, a moment later, is the first thing to report."""
-        kind, name = fleet
-        return fleet not in live and self.cache.get(kind, request.namespace, name) is not None
+    def _unseen(self, key: Key, fleets: Fleets) -> bool:
+        """We wrote the workload a moment ago: what its controller makes of it, at once, is what to report.
+
+        Without this a mere change of the count, which is a new generation too, would show as a roll-out.
+        """
+        kind, _ = fleets.place
+        return fleets.live is not None and not fleets.live.seen and self.children.just_wrote(key, kind)
 
     def _facts(
-        self,
-        key: Key,
-        request: Request,
-        seen: _Seen,
-        wanted: int,
-        step: Step | None,
-        applied: Applied,
-        policy: Policy,
+        self, request: Request, seen: _Seen, wanted: int, step: Step | None, applied: Applied, policy: Policy
     ) -> tuple[Facts, float | None]:
         """What the conditions depend on, and the seconds after which time alone may change it."""
-        target = seen.target
-        fleets = Fleets.of(request, target, self.cache.children(key), self.kinds(request.namespace))
-        live = fleets.seen(seen.pods, wanted)
+        target, live = seen.target, seen.fleets.seen(seen.pods, wanted)
         facts = Facts(
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
             refusal=target.refusal,
             blocked=applied.blocked,
+            lacking=applied.lacking or self.children.unseen(PODS, request.namespace),
             waiting=applied.waiting,
             held=request.held_because,
             update=target.update,
             update_unknown=target.update_unknown,
             limited=observe.limited(request, target, wanted),
+            contest=applied.contest,
+            integrations=applied.beside,
+            ignored=rollout.ignored(request, target, seen.kept),
             rollout=step.why if step and not request.held_because else "",
             waits=step.waiting if step and not request.held_because else None,
         )
@@ -225,8 +234,12 @@ class Reconciler:
             room=policy.room,
         )
         waits = facts.waits is not None
-        fleet = observe.fleet(request, live, seen.pods, wanted, waits=waits, old=fleets.old)
+        fleet = observe.fleet(request, live, seen.pods, wanted, waits=waits, old=seen.fleets.old)
         return replace(facts, fleet=fleet, obstacle=hindrance.obstacle(view)), hindrance.due(view)
+
+
+def _fails_for_good(pod: PodState) -> bool:
+    return pod.ended is not None and pod.ended.restarts >= hindrance.RESTARTS_THAT_LAST
 
 
 def _needs_room(seen: _Seen) -> bool:

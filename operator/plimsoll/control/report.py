@@ -15,7 +15,8 @@ from plimsoll.core.manifests.identity import selector_text, track_selector
 class Reporter:
     """Tells users what is planned, seen and decided: status, and events on flips."""
 
-    def __init__(self, cluster: Cluster, cache: Cache, clock: Clock, events: EventWriter) -> None:
+    def __init__(self, cluster: Cluster, cache: Cache, clock: Clock, events: EventWriter, served_by: str) -> None:
+        self._served_by = served_by
         self._cluster = cluster
         self._cache = cache
         self._clock = clock
@@ -36,6 +37,7 @@ class Reporter:
         fleet = facts.fleet or Fleet(wanted=replicas, floor=replicas)
         after = {
             "observedGeneration": generation,
+            "servedBy": self._served_by,
             "conditions": conditions.merge(before.get("conditions") or (), decided, generation, self._clock.now()),
             "summary": {"replicas": f"{fleet.ready}/{replicas}"},
             "replicas": fleet.replicas,
@@ -61,6 +63,14 @@ class Reporter:
         if wait == 0:
             budget.spend()
         return wait
+
+    async def claim(self, service: Mapping[str, Any]) -> None:
+        """Say that we act on the service from now on, before we do; all else that was reported stays."""
+        await self._write(service, {**(service.get("status") or {}), "servedBy": self._served_by})
+
+    async def release(self, service: Mapping[str, Any]) -> None:
+        """Say that we do not act on the service any more; all else that was reported stays."""
+        await self._write(service, {k: v for k, v in (service.get("status") or {}).items() if k != "servedBy"})
 
     async def _write(self, service: Mapping[str, Any], after: Mapping[str, Any]) -> None:
         manifest = drift.decided_on(status.manifest(service["metadata"], after), service)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from plimsoll import metrics
-from plimsoll.adapters.ports import CHILDREN, PODS, SERVICES, Cluster, ClusterError, Kind
+from plimsoll.adapters.ports import CHILDREN, PODS, SERVICES, Cluster, ClusterError, ForbiddenError, Kind
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.workqueue import WorkQueue
@@ -38,6 +38,7 @@ class Sweep:
     attempted_seconds: float = 0.0
     optional: Callable[[], Iterable[tuple[Kind, str | None]]] = lambda: ()
     """Kinds to list as well, and where; what becomes of that decides nothing for the others."""
+    _unlisted: dict[tuple[Kind, str | None], str] = field(default_factory=dict)
     _since: dict[tuple[Kind, str | None], str] = field(default_factory=dict)
     _listed_at: dict[tuple[Kind, str | None], float] = field(default_factory=dict)
 
@@ -62,7 +63,8 @@ class Sweep:
     async def once(self) -> bool:
         """One full listing; whether all of it succeeded. A kind that cannot be listed forgets nothing and stops none.
 
-        The first success opens the gate for writes: nobody decides on half a picture.
+        The first success opens the gate for writes: nobody decides on half a picture. A right that is missing for a
+        child's kind is part of the picture: every service says so (``unlisted``), and nothing of that kind is written.
         """
         self.attempted_seconds = self.monotonic()
         results = [await self._try(kind, namespace) for kind in LISTED for namespace in self.namespaces or (None,)]
@@ -81,9 +83,17 @@ class Sweep:
         for key in self.cache.services():
             self.queue.add(key)
 
+    def unlisted(self, kind: Kind, namespace: str) -> str:
+        """The API server's sentence when the operator may not list this kind there, or empty."""
+        return self._unlisted.get((kind, None)) or self._unlisted.get((kind, namespace), "")
+
     async def _try(self, kind: Kind, namespace: str | None) -> bool:
         try:
             version = await self._list(kind, namespace)
+        except ForbiddenError as error:
+            log.warning("listing %s failed: %s", kind.plural, error.message)
+            self._unlisted[kind, namespace] = error.message
+            return kind is not SERVICES
         except ClusterError as error:
             log.warning("listing %s failed, trying again in a few seconds: %s", kind.plural, error.message)
             return False
@@ -109,4 +119,6 @@ class Sweep:
         for key in self.cache.prune(kind, seen, since, namespace):
             self.queue.add(key)
         self._listed_at[kind, namespace] = began
+        if self._unlisted.pop((kind, namespace), None):
+            self._queue_all()
         return version

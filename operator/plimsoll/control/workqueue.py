@@ -16,6 +16,8 @@ Key = TypeVar("Key", bound=Hashable)
 BACKOFF_BASE_SECONDS = 1.0
 CONFLICT_BASE_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 60.0
+EVENT_GAP_SECONDS = 1.0
+"""So long after a failure nothing makes a key run again, however much happens around it."""
 
 
 class WorkQueue(Generic[Key]):
@@ -30,6 +32,7 @@ class WorkQueue(Generic[Key]):
         self._later: list[tuple[float, int, Key]] = []
         self._due: dict[Key, float] = {}
         self._failures: dict[Key, int] = {}
+        self._failed_at: dict[Key, float] = {}
         self._order = itertools.count()
         self._wake = asyncio.Event()
 
@@ -43,10 +46,17 @@ class WorkQueue(Generic[Key]):
         return self._monotonic() - self._since[self._ready[0]] if self._ready else 0.0
 
     def add(self, key: Key) -> None:
-        """Put the key in line, unless it is there already; in work: once more afterwards."""
+        """Put the key in line, unless it is there already. In work: once more afterwards. Failed just now: later."""
+        held = self._failed_at.get(key, float("-inf")) + EVENT_GAP_SECONDS - self._monotonic()
         if key in self._working:
             self._again.add(key)
-        elif key not in self._since:
+        elif held > 0:
+            self.add_after(key, held)
+        else:
+            self._line_up(key)
+
+    def _line_up(self, key: Key) -> None:
+        if key not in self._since:
             self._since[key] = self._monotonic()
             self._ready.append(key)
             self._wake.set()
@@ -66,6 +76,7 @@ class WorkQueue(Generic[Key]):
         """Put the key in line after its back-off (1, 2, 4 … 60 times the base, at most 60 s); the seconds it waits."""
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
+        self._failed_at[key] = self._monotonic()
         wait = min(base_seconds * float(1 << min(failures, 16)), BACKOFF_MAX_SECONDS)
         wait = max(wait, at_least_seconds or 0.0)
         self.add_after(key, wait)
@@ -78,6 +89,7 @@ class WorkQueue(Generic[Key]):
     def forget(self, key: Key) -> None:
         """The key succeeded: its back-off starts anew."""
         self._failures.pop(key, None)
+        self._failed_at.pop(key, None)
 
     def done(self, key: Key) -> None:
         """The work on the key ended, well or not."""

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plimsoll.api import names, reasons
+from plimsoll.api import names, reasons, write_reasons
 from plimsoll.api.reasons import Reason
 from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.pods import Phase
@@ -36,6 +36,14 @@ class Problem:
 
 
 @dataclass(frozen=True)
+class Contest:
+    """Somebody keeps changing what is ours. ``fleet_differs``: pods therefore do not run what was planned."""
+
+    problem: Problem
+    fleet_differs: bool = False
+
+
+@dataclass(frozen=True)
 class Fleet:
     """The main workload as last observed."""
 
@@ -59,6 +67,8 @@ class Facts:
     refusal: Problem | None = None
     blocked: Problem | None = None
     """What keeps us from writing the children: a foreign object, missing rights."""
+    lacking: Problem | None = None
+    """What is missing that engines run without, for want of a right: their budget, a view of the pods."""
     waiting: str = ""
     """What must go before we can write (an earlier owner's child in deletion)."""
     held: str = ""
@@ -67,6 +77,9 @@ class Facts:
     update: Problem | None = None
     update_unknown: str = ""
     limited: Problem | None = None
+    contest: Contest | None = None
+    ignored: str = ""
+    """What an annotation asks for and cannot be done."""
     integrations: tuple[Problem, ...] | None = None
     """What is in the way of objects of optional kinds; None: nobody has tried to make them."""
     rollout: str = ""
@@ -87,6 +100,7 @@ def decide(facts: Facts) -> tuple[Condition, ...]:
         _available(facts),
         _plan_update(facts),
         _limited(facts),
+        _contested(facts),
         _integrated(facts),
         *_unobserved(),
     )
@@ -113,7 +127,12 @@ def _merged(before: Mapping[str, Any], condition: Condition, generation: int, no
 
 
 def _problem(facts: Facts) -> Problem | None:
-    return facts.refusal or facts.blocked
+    """What needs a human, the worst first."""
+    return facts.refusal or facts.blocked or _grave(facts)
+
+
+def _grave(facts: Facts) -> Problem | None:
+    return facts.contest.problem if facts.contest and facts.contest.fleet_differs else None
 
 
 def _in_the_way(facts: Facts) -> Obstacle | None:
@@ -128,7 +147,9 @@ def _ready(facts: Facts) -> Condition:
     problem, fleet = _problem(facts), facts.fleet
     if problem:
         serving = fleet.ready if fleet else 0
-        tail = f" The previous fleet keeps serving ({serving} ready)." if serving else ""
+        tail = (
+            f" The previous fleet keeps serving ({serving} ready)." if serving and problem is not _grave(facts) else ""
+        )
         return Condition(names.READY, "False", problem.reason, problem.message + tail)
     if facts.held and fleet is None:
         return _say(names.READY, "False", reasons.ON_HOLD, facts.held)
@@ -170,6 +191,8 @@ def _stalled(facts: Facts) -> Condition:
         return Condition(names.STALLED, "True", problem.reason, problem.message)
     if obstacle and obstacle.lasting and not facts.waiting and not facts.held:
         return Condition(names.STALLED, "True", obstacle.reason, obstacle.message)
+    if facts.lacking and _reconciling(facts).status != "True":
+        return Condition(names.STALLED, "True", facts.lacking.reason, facts.lacking.message)
     return _say(names.STALLED, "False", reasons.NOT_STALLED, "nothing needs a human")
 
 
@@ -196,18 +219,24 @@ def _available(facts: Facts) -> Condition:
 
 
 def _plan_update(facts: Facts) -> Condition:
-    kind = names.PLAN_UPDATE_AVAILABLE
+    kind, tail = names.PLAN_UPDATE_AVAILABLE, f"; {facts.ignored}" if facts.ignored else ""
     if facts.update_unknown:
-        return _say(kind, "Unknown", reasons.CANNOT_PLAN, facts.update_unknown)
+        return _say(kind, "Unknown", reasons.CANNOT_PLAN, facts.update_unknown + tail)
     if facts.update:
-        return Condition(kind, "True", facts.update.reason, facts.update.message)
-    return _say(kind, "False", reasons.UP_TO_DATE, "planning again gives the plan that runs")
+        return Condition(kind, "True", facts.update.reason, facts.update.message + tail)
+    return _say(kind, "False", reasons.UP_TO_DATE, f"planning again gives the plan that runs{tail}")
 
 
 def _limited(facts: Facts) -> Condition:
     if facts.limited:
         return Condition(names.SCALING_LIMITED, "True", facts.limited.reason, facts.limited.message)
     return _say(names.SCALING_LIMITED, "False", reasons.WITHIN_LIMITS, "the wanted replicas are within the limits")
+
+
+def _contested(facts: Facts) -> Condition:
+    if facts.contest:
+        return Condition(names.CONTESTED, "True", facts.contest.problem.reason, facts.contest.problem.message)
+    return _say(names.CONTESTED, "False", write_reasons.NOT_CONTESTED, "nobody else changes what the operator sets")
 
 
 def _integrated(facts: Facts) -> Condition:

@@ -7,7 +7,7 @@ and normalises quantities, so plain equality would differ for ever.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from plimsoll.api import names
@@ -15,6 +15,9 @@ from plimsoll.core.quantity import quantity
 
 MERGE_KEYS: Final = ("name", "containerPort", "mountPath", "port", "uid", "topologyKey", "type", "key")
 """The field that identifies a list's entries, first that all desired entries have (Kubernetes' own merge keys)."""
+
+Path = tuple[str, ...]
+"""Steps to a field; an entry of a list is ``[key]``."""
 
 
 def stamp(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,51 +41,70 @@ def digest(value: object) -> str:
 
 
 def differs(desired: Mapping[str, Any], live: Mapping[str, Any]) -> str | None:
-    """The path of the first field in which the live object is not what we want, or None."""
-    return _first_difference(desired, live, "")
+    """The first field in which the live object is not what we want, as people write it, or None."""
+    found = next(differences(desired, live), None)
+    return None if found is None else written(found)
 
 
-def _first_difference(desired: Any, live: Any, path: str) -> str | None:  # noqa: ANN401 - JSON
+def differences(desired: Any, live: Any, at: Path = ()) -> Iterator[Path]:  # noqa: ANN401 - JSON
+    """Paths of all fields in which the live object is not what we want."""
     if isinstance(desired, Mapping):
-        return _mapping(desired, live, path)
-    if isinstance(desired, Sequence) and not isinstance(desired, str):
-        return _sequence(desired, live, path)
-    return None if _same_scalar(desired, live) else path
+        yield from _mapping(desired, live, at)
+    elif isinstance(desired, Sequence) and not isinstance(desired, str):
+        yield from _sequence(desired, live, at)
+    elif not _same_scalar(desired, live):
+        yield at
 
 
-def _mapping(desired: Mapping[str, Any], live: Any, path: str) -> str | None:  # noqa: ANN401 - JSON
+def written(path: Path) -> str:
+    """``spec.containers[vllm].image``."""
+    return "".join(step if step.startswith("[") or not i else f".{step}" for i, step in enumerate(path))
+
+
+def _mapping(desired: Mapping[str, Any], live: Any, at: Path) -> Iterator[Path]:  # noqa: ANN401 - JSON
     if not desired:
-        return None
+        return
     if not isinstance(live, Mapping):
-        return path
-    found = (_first_difference(value, live.get(key), f"{path}.{key}".lstrip(".")) for key, value in desired.items())
-    return next((where for where in found if where), None)
+        yield at
+        return
+    for key, value in desired.items():
+        yield from differences(value, live.get(key), (*at, key))
 
 
-def _sequence(desired: Sequence[Any], live: Any, path: str) -> str | None:  # noqa: ANN401 - JSON
+def _sequence(desired: Sequence[Any], live: Any, at: Path) -> Iterator[Path]:  # noqa: ANN401 - JSON
     if not desired:
-        return None
+        return
     if not isinstance(live, Sequence) or isinstance(live, str):
-        return path
+        yield at
+        return
     key = _merge_key(desired)
     if key is not None:
-        return _keyed(desired, live, key, path)
-    if len(desired) != len(live):
-        return path
-    found = (_first_difference(d, v, f"{path}[{i}]") for i, (d, v) in enumerate(zip(desired, live, strict=True)))
-    return next((where for where in found if where), None)
+        yield from _keyed(desired, live, key, at)
+    elif len(desired) != len(live) or any(True for _ in _pairwise(desired, live)):
+        yield at
 
 
-def _keyed(desired: Sequence[Any], live: Sequence[Any], key: str, path: str) -> str | None:
-    by_key = {entry.get(key): entry for entry in live if isinstance(entry, Mapping)}
-    found = (_first_difference(d, by_key.get(d[key]), f"{path}[{d[key]}]") for d in desired)
-    return next((where for where in found if where), None)
+def _keyed(desired: Sequence[Any], live: Sequence[Any], key: str, at: Path) -> Iterator[Path]:
+    by_key = {str(entry.get(key)): entry for entry in live if isinstance(entry, Mapping)}
+    for entry in desired:
+        yield from differences(entry, by_key.get(str(entry[key])), (*at, f"[{entry[key]}]"))
+
+
+def _pairwise(desired: Sequence[Any], live: Sequence[Any]) -> Iterator[Path]:
+    for wanted, found in zip(desired, live, strict=True):
+        yield from differences(wanted, found)
 
 
 def _merge_key(entries: Sequence[Any]) -> str | None:
+    """The field that tells the entries apart. Two tolerations of one key have none: their order counts."""
     if not all(isinstance(entry, Mapping) for entry in entries):
         return None
-    return next((key for key in MERGE_KEYS if all(key in entry for entry in entries)), None)
+    return next((key for key in MERGE_KEYS if _tells_apart(key, entries)), None)
+
+
+def _tells_apart(key: str, entries: Sequence[Mapping[str, Any]]) -> bool:
+    values = [entry.get(key) for entry in entries]
+    return all(isinstance(value, str | int) for value in values) and len(set(values)) == len(values)
 
 
 def _same_scalar(desired: Any, live: Any) -> bool:  # noqa: ANN401 - JSON

@@ -43,7 +43,7 @@ def decide(old: LiveFleet, wish: Wish, *, ready: int, unplaced_seconds: float = 
     """The next step. ``ready``: replicas of the new fleet that serve; ``unplaced_seconds``: its pods find no node."""
     spare = (wish.max_gpus - old.asked * old.gpus_per_replica) // wish.gpus_per_replica
     beside = min(wish.replicas, max(spare, 0))
-    if wish.replicas == 0 or (beside >= 1 and ready >= beside):
+    if wish.replicas == 0 or ready >= max(beside, 1):
         return Handover(wish.replicas, None)
     if beside >= 1 and not (wish.may_stop and unplaced_seconds >= NOWHERE_SECONDS):
         return Handover(beside, old.asked, "the new fleet starts beside the old one, which serves until it is ready")

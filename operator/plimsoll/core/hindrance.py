@@ -24,6 +24,7 @@ CREATED_WITHIN_SECONDS: Final = 60.0
 RESTARTS_THAT_LAST: Final = 3
 """A cause nobody knows that ended the engine so often will do so again."""
 SAID_LIMIT: Final = 500
+OLD_POD_GONE: Final = "the old pod was ended first, as spec.rollout.noSpareGPU: Recreate allows"
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ Check = Callable[[View], Obstacle | None]
 def obstacle(view: View) -> Obstacle | None:
     """The first objection; one that outlives the roll-out's deadline is lasting."""
     found = next((o for check in CHECKS if (o := check(view))), None)
+    if found and view.live.way == "Recreate" and not view.live.ready:
+        found = replace(found, message=f"{found.message}. Nothing serves meanwhile: {OLD_POD_GONE}")
     if not view.live.deadline_exceeded or (found and found.lasting):
         return found
     if found is None:

@@ -1,6 +1,6 @@
 """What is seen of a service's fleet, as the conditions need it. Pure: the live workload in, figures out."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from plimsoll.api import reasons
 from plimsoll.core import rollout
@@ -14,13 +14,13 @@ from plimsoll.core.rollout import Target
 def fleet(
     request: Request,
     live: LiveFleet,
-    pods: Iterable[PodState],
+    pods: Sequence[PodState],
     replicas: int,
     *,
     waits: bool,
     old: LiveFleet | None = None,
 ) -> Fleet:
-    """The fleet as last seen. ``replicas``: how many are wanted. ``waits``: for another template.
+    """The main workload as last seen. ``replicas``: how many are wanted. ``waits``: for another template.
 
     ``old``: a workload of the other kind, which serves until this one does.
     """
@@ -29,10 +29,18 @@ def fleet(
         floor=_floor(request, replicas),
         replicas=live.replicas + (old.replicas if old else 0),
         ready=live.ready + (old.ready if old else 0),
-        updated_ready=0 if waits else min(live.ready, live.updated) if live.seen else 0,
+        updated_ready=0 if waits else _ready_now(live, pods),
         rolled_out=not waits and old is None and not live.mixed and live.replicas >= min(replicas, 1),
         pods=counts(pods),
     )
+
+
+def _ready_now(live: LiveFleet, pods: Sequence[PodState]) -> int:
+    """Ready pods of the present template. The workload does not count them: it is asked where no pod may be seen."""
+    if not live.seen:
+        return 0
+    most, mine = min(live.ready, live.updated), live.template_hash
+    return min(most, sum(p.serves and p.phase == "ready" and p.template == mine for p in pods)) if pods else most
 
 
 def limited(request: Request, target: Target, replicas: int) -> Problem | None:

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from plimsoll.api import names
 from plimsoll.api import rollout_reasons as rollout
 from plimsoll.core.live import template_hash
-from plimsoll.core.manifests.pod import CONTAINER
+from plimsoll.core.manifests.container import CONTAINER
 from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.stable_text import stable
 

@@ -103,7 +103,7 @@ def _from_budget(memory: MemoryBudget) -> Prediction:
 
 
 def _weights_alone(start: EngineStart) -> int:
-    return loaded_weights(start.facts, start.options, start.flags, _EVERYTHING).item.bytes
+    return loaded_weights(start.facts, start.options, start.flags, _EVERYTHING).bytes
 
 
 def _judged(start: EngineStart, layout: KVLayout, known: Prediction, memory: MemoryBudget | None) -> Prediction:

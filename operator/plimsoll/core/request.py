@@ -8,7 +8,7 @@ from plimsoll.api import names
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.drift import digest
 
-FREE_OF_PLAN: Final = ("scaling", "replicas", "tuning", "mode", "rollout", "routing")
+FREE_OF_PLAN: Final = ("scaling", "replicas", "tuning", "mode", "rollout", "className", "routing")
 """Spec fields that change how many pods run, what stands beside them or what the operator may do, never what a pod
 looks like.
 """
@@ -27,13 +27,19 @@ class Request:
     """Identifies the part of the request that a plan and a pod template answer."""
     restart: str
     accept_plan: str
-    hold: bool
+    hold: str
+    """The hold annotation, in lower case: ``true`` or not; what is neither holds, to be on the safe side."""
 
     @property
     def held_because(self) -> str:
         """Why nothing may be written to the fleet, or empty."""
-        if self.hold:
+        if self.hold == "true":
             return f"annotation {names.ANNOTATION_HOLD} is set: observing only"
+        if self.hold not in ("", "false"):
+            return (
+                f"annotation {names.ANNOTATION_HOLD}: {self.hold[:40]!r} is neither true nor false: observing only, to "
+                "be on the safe side; correct it or remove it"
+            )
         return "spec.mode is Shadow: deciding and recording only" if self.spec.mode == "Shadow" else ""
 
     @property
@@ -78,5 +84,5 @@ def read_request(obj: Mapping[str, Any]) -> Request:
         fingerprint=digest([planned, restart]),
         restart=restart,
         accept_plan=annotations.get(names.ANNOTATION_ACCEPT_PLAN, ""),
-        hold=annotations.get(names.ANNOTATION_HOLD, "").lower() == "true",
+        hold=annotations.get(names.ANNOTATION_HOLD, "").strip().lower(),
     )

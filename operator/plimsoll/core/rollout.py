@@ -83,8 +83,22 @@ def choose_target(
     )
 
 
+def ignored(request: Request, target: Target, kept: Sequence[Revision]) -> str:
+    """What to say of an accept-plan annotation that names nothing; one that was followed long ago needs no word."""
+    known = {revision.name for revision in (*kept, *([target.revision] if target.revision else []))}
+    if not request.accept_plan or request.accept_plan in known:
+        return ""
+    asked = f"annotation {names.ANNOTATION_ACCEPT_PLAN}: {request.accept_plan[:80]!r}"
+    return f"{asked} names no plan that is kept or on offer"
+
+
 def replanned(
-    request: Request, target: Target, kept: Sequence[Revision], outcome: Outcome, correction: Correction, kinds: Kinds
+    request: Request,
+    target: Target,
+    kept: Sequence[Revision],
+    outcome: Outcome,
+    correction: Correction,
+    kinds: Kinds = NOTHING_OPTIONAL,
 ) -> tuple[Target, str]:
     """The target after a second try with what the engine's failure taught, and what came of it when nothing did."""
     running = target.revision
@@ -103,7 +117,7 @@ def replanned(
 
 def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any] | None = None) -> Revision:
     """The revision that a fresh plan would become. ``learned``: what an engine taught that it was made with."""
-    template = pod_template(plan, PodRequest(request.name, request.spec, request.restart))
+    template = pod_template(plan, PodRequest(request.name, request.spec, request.restart, plan.policy))
     nodes = plan.choice.nodes_per_replica
     made = node_templates(template, request.name, nodes) if nodes > 1 else NodeTemplates(template, None)
     reported = to_json(plan)
@@ -189,7 +203,7 @@ def sentence(revision: Revision) -> str:
 
 def _placed(outcome: Outcome, kinds: Kinds) -> Outcome:
     """A replica over several nodes is refused where nothing could run it: a Deployment's pod has one node."""
-    why = several_nodes.refusal(outcome.choice, kinds) if isinstance(outcome, Plan) else None
+    why = several_nodes.refusal(outcome, kinds) if isinstance(outcome, Plan) else None
     return outcome if why is None else Refusal(reasons.SEVERAL_NODES.name, why)
 
 

@@ -117,34 +117,53 @@ def decide(
         which = (
             f"{limits.least_is} is {limits.least}" if bounded > state.replicas else f"{limits.most_is} is {limits.most}"
         )
-        return Decision(bounded, f"{which}", wanted=bounded)
+        return Decision(bounded, which, wanted=bounded)
     if state.busy_with:
         return Decision.hold(state.replicas, f"{state.busy_with}: the count stays until it is over")
     found = demand(view, capacity, state.held_requests)
     up, down = _need_up(found, capacity, tuning), _need_down(found, capacity, tuning)
     _remember(view, history, down, now, tuning)
+    case = _Case(up, found, view, state, limits, history, now, tuning)
     if up > state.replicas:
-        return _grow(up, found, view, state, limits, history, now, tuning)
+        return _grow(case)
     if not view.complete:
-        return Decision.hold(
-            state.replicas,
-            f"not everything is known: {view.why_incomplete or 'no replica serves'}",
-            wanted=up,
-            of=found,
-        )
-    return _shrink(up, found, view, state, limits, history, now, tuning)
+        return case.hold(f"not everything is known: {view.why_incomplete or 'no replica serves'}")
+    return _shrink(case)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """What one decision rests on: ``up`` replicas are what the demand ``found`` asks for."""
+
+    up: int
+    found: Demand
+    view: FleetView
+    state: State
+    limits: Limits
+    history: History
+    now: float
+    tuning: Tuning
+
+    def hold(self, because: str) -> Decision:
+        """Leave the count as it is."""
+        return Decision.hold(self.state.replicas, because, wanted=self.up, of=self.found)
 
 
 def _need_up(found: Demand, capacity: ReplicaCapacity, tuning: Tuning) -> int:
-    blocks = max(found.by_blocks / tuning.up_share, found.by_blocks + tuning.noise * math.sqrt(found.by_blocks))
+    blocks = _roomy(found.by_blocks, tuning.up_share, tuning)
     compute = found.by_compute / capacity.prefill_share
     return math.ceil(max(blocks, compute, found.by_sequences))
 
 
 def _need_down(found: Demand, capacity: ReplicaCapacity, tuning: Tuning) -> float:
-    blocks = max(found.by_blocks / tuning.down_share, found.by_blocks + tuning.noise * math.sqrt(found.by_blocks))
+    blocks = _roomy(found.by_blocks, tuning.down_share, tuning)
     compute = found.by_compute / max(0.1, capacity.prefill_share - tuning.compute_gap)
     return max(blocks, compute, found.by_sequences / tuning.up_share)
+
+
+def _roomy(by_blocks: float, share: float, tuning: Tuning) -> float:
+    """A need with head-room: the share that may be in use, or what small fleets need since few requests vary more."""
+    return max(by_blocks / share, by_blocks + tuning.noise * math.sqrt(by_blocks))
 
 
 def _remember(view: FleetView, history: History, down: float, now: float, tuning: Tuning) -> None:
@@ -154,61 +173,45 @@ def _remember(view: FleetView, history: History, down: float, now: float, tuning
         history.stormed_seconds = now
 
 
-def _grow(
-    up: int,
-    found: Demand,
-    view: FleetView,
-    state: State,
-    limits: Limits,
-    history: History,
-    now: float,
-    tuning: Tuning,
-) -> Decision:
+def _grow(case: _Case) -> Decision:
     """Up at once, in bounded steps; replicas that still load count as there."""
-    step = max(tuning.step_up, math.ceil(state.replicas * tuning.step_up_share))
-    loading = state.replicas - len(view.serving)
-    allowed = min(up, max(state.replicas, len(view.serving) + step) if loading > 0 else state.replicas + step)
+    up, found, limits, replicas = case.up, case.found, case.limits, case.state.replicas
+    serving = len(case.view.serving)
+    step = max(case.tuning.step_up, math.ceil(replicas * case.tuning.step_up_share))
+    loading = replicas - serving
+    allowed = min(up, max(replicas, serving + step) if loading > 0 else replicas + step)
     target = min(allowed, limits.most)
     why = f"{found.bound} need {up} replicas ({found.replicas:.2f} without head-room)"
     limited = f"{limits.most_is} is {limits.most}" if up > limits.most and target == limits.most else ""
-    if target <= state.replicas:
+    if target <= replicas:
         waits = limited or f"{loading} replicas still load, and a step is {step} at most"
-        return Decision(state.replicas, f"{why}; {waits}", valid=False, wanted=up, limited_by=limited, demand=found)
-    history.grew_seconds = now
+        return Decision(replicas, f"{why}; {waits}", valid=False, wanted=up, limited_by=limited, demand=found)
+    case.history.grew_seconds = case.now
     return Decision(target, why, wanted=up, limited_by=limited, demand=found)
 
 
-def _shrink(
-    up: int,
-    found: Demand,
-    view: FleetView,
-    state: State,
-    limits: Limits,
-    history: History,
-    now: float,
-    tuning: Tuning,
-) -> Decision:
+def _shrink(case: _Case) -> Decision:
     """Down only to the largest need of the window, a small step at a time, when nothing speaks against it."""
-    target = max(math.ceil(history.largest()), limits.least, 1)
-    if target >= state.replicas:
-        return Decision.hold(
-            state.replicas, f"{found.bound} need {up} of {state.replicas} replicas", wanted=up, of=found
-        )
-    against = _against_shrinking(view, state, history, now, tuning)
+    replicas, largest, tuning = case.state.replicas, case.history.largest(), case.tuning
+    target = max(math.ceil(largest), case.limits.least, 1)
+    if target >= replicas:
+        return case.hold(f"{case.found.bound} need {case.up} of {replicas} replicas")
+    against = _against_shrinking(case)
     if against:
-        return Decision.hold(state.replicas, f"{target} replicas would do, but {against}", wanted=up, of=found)
-    step = max(1, math.floor(state.replicas * tuning.step_down_share))
-    fewer = max(target, state.replicas - step)
-    why = f"the largest need of the last {tuning.hold_seconds:.0f} s was {history.largest():.2f} replicas"
-    return Decision(fewer, why, wanted=up, demand=found)
+        return case.hold(f"{target} replicas would do, but {against}")
+    step = max(1, math.floor(replicas * tuning.step_down_share))
+    why = f"the largest need of the last {tuning.hold_seconds:.0f} s was {largest:.2f} replicas"
+    return Decision(max(target, replicas - step), why, wanted=case.up, demand=case.found)
 
 
-def _against_shrinking(view: FleetView, state: State, history: History, now: float, tuning: Tuning) -> str:
+def _against_shrinking(case: _Case) -> str:
+    history, tuning, now = case.history, case.tuning, case.now
+    missing = case.state.replicas - len(case.view.serving)
     seen = now - history.began_seconds
     if seen < tuning.hold_seconds:
         return f"only {seen:.0f} of {tuning.hold_seconds:.0f} s have been watched"
-    if len(view.serving) < state.replicas:
-        return f"{state.replicas - len(view.serving)} replicas are not ready"
+    if missing > 0:
+        return f"{missing} replicas are not ready"
     if now - history.stormed_seconds < tuning.calm_seconds:
         return "requests were preempted a moment ago"
     if now - history.grew_seconds < tuning.calm_seconds:

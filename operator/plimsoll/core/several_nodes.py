@@ -1,20 +1,21 @@
-"""Whether a replica that spans several nodes can be rolled out here. Pure: the choice and what the cluster has."""
+"""Whether a replica that spans several nodes can be rolled out here. Pure: the plan and what the cluster has."""
 
 from collections.abc import Iterator
 from typing import Final
 
 from plimsoll.core.kinds import LEADER_WORKER_SET, Kinds
 from plimsoll.core.manifests.nodes import first_release, spans_nodes
-from plimsoll.core.plan.result import Choice
+from plimsoll.core.plan.result import Plan
 
 _BACKEND: Final = "--distributed-executor-backend"
 
 
-def refusal(choice: Choice, kinds: Kinds) -> str | None:
-    """Why the choice cannot be rolled out, with a way out; None for one node, or when it can."""
+def refusal(plan: Plan, kinds: Kinds) -> str | None:
+    """Why the plan cannot be rolled out, with a way out; None for one node, or when it can."""
+    choice = plan.choice
     if choice.nodes_per_replica == 1:
         return None
-    why = next(_reasons(choice, kinds), None)
+    why = next(_reasons(plan, kinds), None)
     if why is None:
         return None
     return (
@@ -24,8 +25,8 @@ def refusal(choice: Choice, kinds: Kinds) -> str | None:
     )
 
 
-def _reasons(choice: Choice, kinds: Kinds) -> Iterator[str]:
-    found = kinds.of(LEADER_WORKER_SET)
+def _reasons(plan: Plan, kinds: Kinds) -> Iterator[str]:
+    choice, found = plan.choice, kinds.of(LEADER_WORKER_SET)
     if found.access == "absent":
         yield f"replicas over several nodes need LeaderWorkerSet: {found.why}. Install it (no restart is needed)"
     elif found.access != "usable":
@@ -38,6 +39,8 @@ def _reasons(choice: Choice, kinds: Kinds) -> Iterator[str]:
     backend = _value(choice.args, _BACKEND)
     if backend not in (None, "mp"):
         yield f"spec.engine.extraArgs: {_BACKEND} {backend} does not span nodes here; leave it out"
+    if plan.host.exclusive_volume:
+        yield "its pods mount a volume that only one node may; use a ReadWriteMany or ReadOnlyMany claim"
     if choice.gpus_per_replica % choice.nodes_per_replica:
         yield "its GPUs cannot be spread evenly over them; choose sizes in engine.extraArgs whose product can"
 

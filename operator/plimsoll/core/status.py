@@ -51,7 +51,7 @@ def manifest(service: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str,
 
 def _essence(status: Mapping[str, Any]) -> object:
     conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in status.get("conditions") or ()]
-    kept = {k: status.get(k) for k in ("observedGeneration", "selector", "replicas", "plan", "decisions")}
+    kept = {k: status.get(k) for k in ("observedGeneration", "servedBy", "selector", "replicas", "plan", "decisions")}
     return sorted(map(str, conditions)), kept
 
 

@@ -42,7 +42,7 @@ class Progress:
     unplaced_seconds: float = 0.0
     """For how long a pod of the new template has found no node."""
     failed: bool = False
-    """Pods of the new template fail: whether it will ever be done is open."""
+    """Pods of the new template fail again and again: whether it will ever be done is open."""
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,14 @@ def _begin(
 
 
 def _go_on(target: Revision, live: LiveFleet, wanted: int, policy: Policy, progress: Progress) -> Step:
-    """A roll-out under way keeps its count, and its way unless its pods find no node."""
+    """A roll-out under way keeps its count, and its way unless one more pod has no place: no node, or no quota."""
     way, most = live.way or "OneAtATime", _most(target, live, policy)
     count = min(wanted if progress.failed else live.asked, most)
-    if way != "Surge" or progress.unplaced_seconds < UNPLACED_SECONDS:
-        return Step(target, count, way, SAID[way])
-    nowhere = progress.unplaced_seconds >= NOWHERE_SECONDS
+    nowhere = "one more pod is refused" if live.refused else ""
+    if progress.unplaced_seconds >= NOWHERE_SECONDS:
+        nowhere = "the scheduler finds no place for one more pod"
+    if way != "Surge" or not (nowhere or progress.unplaced_seconds >= UNPLACED_SECONDS):
+        return Step(target, count, way, SAID[way] if live.updated < live.replicas else "")
     chosen = choose(replace(_situation(target, live, policy, progress), has_surplus=False, nowhere=nowhere))
     return Step(target, count, chosen.way or way, chosen.why)
 
@@ -138,6 +140,7 @@ def _situation(target: Revision, live: LiveFleet, policy: Policy, progress: Prog
         room=policy.room,
         on_demand=policy.on_demand,
         may_recreate=policy.may_recreate,
+        exclusive=bool((target.plan.get("host") or {}).get("exclusiveVolume")),
     )
 
 

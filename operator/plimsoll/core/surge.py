@@ -50,8 +50,10 @@ class Situation:
     on_demand: int | None = None
     """GPUs of the product that the cluster could add; None: it adds none."""
     may_recreate: bool = False
-    nowhere: bool = False
-    """The scheduler has found no place for one more pod for long."""
+    exclusive: bool = False
+    """The pods mount a volume that no second pod, or none on another node, may mount meanwhile (D21)."""
+    nowhere: str = ""
+    """Why one more pod has no place, whatever is free; empty: nobody says so."""
 
     @property
     def most(self) -> int:
@@ -71,7 +73,7 @@ def choose(now: Situation) -> Choice:
         return Choice("OneAtATime", f"{missing}: {SAID['OneAtATime']}")
     if now.may_recreate:
         return Choice("Recreate", f"{missing}: {SAID['Recreate']} (spec.rollout.noSpareGPU: Recreate)")
-    return Choice(None, missing, lasting=now.room is None or now.most < now.replicas + 1)
+    return Choice(None, missing, lasting=now.exclusive or now.room is None or now.most < now.replicas + 1)
 
 
 def rolling(way: Way) -> dict[str, int | str]:
@@ -90,8 +92,10 @@ def _why_no_surge(now: Situation) -> str:
     if now.most < now.replicas + 1:
         needed = (now.replicas + 1) * now.gpus_per_replica
         return f"one more replica would make {needed} GPUs, hardware.maxGPUs is {now.max_gpus}"
+    if now.exclusive:
+        return "the pods mount a volume that only one of them may have at a time"
     if now.nowhere:
-        return "the scheduler finds no place for one more pod"
+        return now.nowhere
     if now.has_surplus or (now.on_demand or 0) >= now.gpus_per_replica:
         return ""
     if now.room is None:

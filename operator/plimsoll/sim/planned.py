@@ -2,15 +2,12 @@
 
 from typing import Final
 
-from plimsoll.core.kv import EngineOptions, KVLayout, plan_layout
+from plimsoll.core.kv import KVLayout
 from plimsoll.core.kv.grouping import Group
 from plimsoll.core.latency import step_times
-from plimsoll.core.plan.extra_args import argv_flags
+from plimsoll.core.plan.model import ModelConfig
+from plimsoll.core.plan.readback import planned_engine
 from plimsoll.core.plan.result import Plan
-from plimsoll.core.serve_flags import read_serve_flags
-from plimsoll.facts import gpus
-from plimsoll.facts.engines import EngineVersion
-from plimsoll.facts.models import ModelFacts
 from plimsoll.sim.blocks import BlockPool
 from plimsoll.sim.engine import EngineLimits
 from plimsoll.sim.models import EngineModel
@@ -23,20 +20,17 @@ class NoEngineError(ValueError):
     """A plan that cannot be simulated; the message says why."""
 
 
-def engine_of(plan: Plan, facts: ModelFacts) -> EngineModel:
-    """One engine of the plan, its pool in the middle of the estimate; NoEngineError when its speed is not known."""
-    gpu = gpus.find(plan.choice.gpu)
-    if gpu is None:
-        raise NoEngineError(f"nothing is known about {plan.choice.gpu}")
-    version = EngineVersion.parse(plan.choice.engine_version)
-    read = read_serve_flags(argv_flags(plan.choice.args, version), version)
-    options = EngineOptions(device=gpu, version=version, **read.options)
-    layout = plan_layout(facts, options)
-    times = step_times(facts, options)
+def engine_of(plan: Plan, config: ModelConfig) -> EngineModel:
+    """One engine of the plan, its pool in the middle of the estimate; NoEngineError when it or its speed is unknown."""
+    engine = planned_engine(plan, config)
+    if engine is None:
+        raise NoEngineError(f"the plan's arguments do not give its engine back on {plan.choice.gpu}")
+    times = step_times(engine.facts, engine.options, engine.flags)
     if times is None:
-        raise NoEngineError(f"bandwidth and FLOP/s of {gpu.name} are not known")
-    limits = EngineLimits(layout.resolved.max_num_seqs, layout.resolved.max_num_batched_tokens)
-    pool = pool_of(layout, plan.kv.num_blocks)
+        raise NoEngineError(f"bandwidth and FLOP/s of {plan.choice.gpu} are not known")
+    resolved = engine.layout.resolved
+    limits = EngineLimits(resolved.max_num_seqs, resolved.max_num_batched_tokens)
+    pool = pool_of(engine.layout, plan.kv.num_blocks)
     return EngineModel(pool, limits, ModelledSteps(times.step_seconds), plan.choice.gpus_per_replica)
 
 

@@ -17,7 +17,8 @@ EXAMPLES: dict[str, dict[str, Any]] = {
 
 
 def _rules(node: dict[str, Any]) -> dict[str, str]:
-    below = [*node.get("properties", {}).values(), *([node["items"]] if "items" in node else [])]
+    inner = [node[key] for key in ("items", "additionalProperties") if key in node]
+    below = [*node.get("properties", {}).values(), *inner]
     own = {rule["message"]: rule["rule"] for rule in node.get("x-kubernetes-validations", ())}
     return {**own, **{message: cel for child in below for message, cel in _rules(child).items()}}
 
@@ -109,6 +110,22 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "spec.model.source",
         "is a path in the engine's image",
     ),
+    (service(spec__podTemplate={"spec": {"containers": [{}]}}), "spec.podTemplate.spec.containers[0].name", "required"),
+    (
+        service(spec__podTemplate={"spec": {"env": [{"name": "A=B", "value": "x"}]}}),
+        "spec.podTemplate.spec.env[0].name",
+        "must match",
+    ),
+    (
+        service(spec__podTemplate={"metadata": {"labels": {"team": "a b"}}}),
+        "spec.podTemplate.metadata.labels.team",
+        "must match",
+    ),
+    (
+        service(spec__podTemplate={"spec": {"resources": {"limits": {"memory": "lots"}}}}),
+        "spec.podTemplate.spec.resources.limits.memory",
+        "must be an amount such as",
+    ),
     (service(spec__drain__timeout="0s"), "spec.drain.timeout", "longer than 0"),
     (service(spec__engine__sharedMemory="0"), "spec.engine.sharedMemory", "must match"),
     (service(spec__engine__security="Privileged"), "spec.engine.security", "'Restricted' or 'Baseline'"),
@@ -163,6 +180,21 @@ ACCEPTED = [
     service(spec__model__source={"image": {"reference": "registry.example.com/qwen@sha256:0a", "path": "weights"}}),
     service(spec__drain={"timeout": "20m", "endpointDelay": "15s"}, spec__startup={"timeout": "45m"}),
     service(spec__engine={"security": "Baseline", "sharedMemory": "16Gi"}),
+    service(
+        spec__podTemplate={
+            "metadata": {"labels": {"team": "search"}, "annotations": {"note": "any text: at all"}},
+            "spec": {
+                "containers": [
+                    {"name": "vllm", "env": [{"name": "VLLM_LOGGING_LEVEL", "value": "DEBUG"}]},
+                    {"name": "proxy", "image": "proxy:1", "livenessProbe": {"httpGet": {"path": "/", "port": 9000}}},
+                ],
+                "resources": {"requests": {"cpu": 4, "memory": "32Gi"}},
+                "volumes": [{"name": "data", "configMap": {"name": "data", "items": [{"key": "a", "path": "b"}]}}],
+                "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {}}},
+                "tolerations": [{"key": "dedicated", "operator": "Exists"}],
+            },
+        }
+    ),
     service(spec__model__ropeScaling="YaRN"),
     service(spec__load={"promptTokens": 10, "promptTokensP95": 10, "outputTokens": 1, "outputTokensP95": 131_071}),
     service(spec__engine__lora={"maxLoras": 2, "maxRank": 32, "modules": [{"name": "sql", "path": "/adapters/sql"}]}),

@@ -15,18 +15,18 @@ SPOILERS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
+QUANTITIES = (1, "1", "500m", "16Gi")
+MANY_FIELDS = 12
+"""Objects with more than so many optional fields show a few of them at a time, or examples would be too large."""
+
+
 def field(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     """Values that the schema allows; its rules over several fields may still refuse them together."""
     match schema:
-        case {"enum": values}:
-            return st.sampled_from(values)
-        case {"type": "object", "properties": properties}:
-            required = set(schema.get("required", ()))
-            made = {name: field(child) for name, child in properties.items()}
-            return st.fixed_dictionaries(
-                {name: made[name] for name in made if name in required},
-                optional={name: made[name] for name in made if name not in required},
-            )
+        case {"type": "object"}:
+            return _object(schema)
+        case {"enum": _} | {"x-kubernetes-int-or-string": True}:
+            return st.sampled_from(schema.get("enum", QUANTITIES))
         case {"type": "array", "items": items, "x-kubernetes-list-type": kind}:
             keys = schema.get("x-kubernetes-list-map-keys")
             unlike = (lambda item: tuple(item[key] for key in keys)) if keys else (lambda item: item)
@@ -46,6 +46,27 @@ def field(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
         case {"type": "string"}:
             return st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
     raise AssertionError(schema)
+
+
+def _object(schema: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+    match schema:
+        case {"properties": properties}:
+            return _fields(properties, set(schema.get("required", ())))
+        case {"additionalProperties": values}:
+            return st.dictionaries(
+                st.from_regex(r"([a-z]{1,8}/)?[a-z]{1,8}", fullmatch=True), field(values), max_size=2
+            )
+    return st.sampled_from(({}, {"anything": {"goes": [1, "a"]}}))
+
+
+def _fields(properties: dict[str, Any], required: set[str]) -> st.SearchStrategy[dict[str, Any]]:
+    made = {name: field(child) for name, child in properties.items()}
+    always = {name: made[name] for name in made if name in required}
+    optional = [name for name in made if name not in required]
+    if len(optional) <= MANY_FIELDS:
+        return st.fixed_dictionaries(always, optional={name: made[name] for name in optional})
+    some = st.lists(st.sampled_from(optional), max_size=3, unique=True)
+    return some.flatmap(lambda names: st.fixed_dictionaries({**always, **{name: made[name] for name in names}}))
 
 
 MANIFESTS = field(resource_schema()["properties"]["spec"]).map(lambda spec: service(spec=spec))

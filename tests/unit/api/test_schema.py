@@ -16,8 +16,9 @@ from plimsoll.cli import crd
 ROOT = Path(__file__).resolve().parents[3]
 ALLOWED = {
     "type", "description", "default", "format", "enum", "pattern", "minLength", "maxLength", "minimum", "maximum",
-    "exclusiveMinimum", "minItems", "maxItems", "required", "properties", "items", "x-kubernetes-list-type",
-    "x-kubernetes-list-map-keys", "x-kubernetes-validations",
+    "exclusiveMinimum", "minItems", "maxItems", "required", "properties", "items", "additionalProperties",
+    "maxProperties", "x-kubernetes-list-type", "x-kubernetes-list-map-keys", "x-kubernetes-validations",
+    "x-kubernetes-preserve-unknown-fields", "x-kubernetes-int-or-string",
 }  # fmt: skip
 
 
@@ -25,8 +26,9 @@ def nodes(node: dict[str, Any], at: str = "") -> Iterator[tuple[str, dict[str, A
     yield at, node
     for name, child in node.get("properties", {}).items():
         yield from nodes(child, f"{at}.{name}")
-    if "items" in node:
-        yield from nodes(node["items"], f"{at}[]")
+    for inner in ("items", "additionalProperties"):
+        if inner in node:
+            yield from nodes(node[inner], f"{at}[]")
 
 
 OURS = [
@@ -38,8 +40,12 @@ OURS = [
 
 @pytest.mark.parametrize(("at", "node"), OURS)
 def test_every_node_is_structural_and_bounded(at: str, node: dict[str, Any]) -> None:
-    assert node["type"] in {"object", "array", "string", "integer", "number", "boolean"}
     assert node.keys() <= ALLOWED
+    if node.get("x-kubernetes-int-or-string"):
+        assert "type" not in node
+        assert {"maxLength", "maximum"} <= node.keys(), "a quantity without a limit"
+        return
+    assert node["type"] in {"object", "array", "string", "integer", "number", "boolean"}
     match node["type"]:
         case "string":
             assert "enum" in node or "maxLength" in node, "a text without a limit"
@@ -48,6 +54,10 @@ def test_every_node_is_structural_and_bounded(at: str, node: dict[str, Any]) -> 
             assert node["x-kubernetes-list-type"] in {"atomic", "set", "map"}
         case "integer" | "number" if at.startswith("spec") and "enum" not in node:
             assert {"minimum", "maximum"} <= node.keys(), "a number without a limit"
+        case "object" if "additionalProperties" in node:
+            assert "maxProperties" in node, "a map without a limit"
+        case "object" if "x-kubernetes-preserve-unknown-fields" in node:
+            assert at.startswith("spec.podTemplate.spec."), "only what Kubernetes itself will judge is passed on"
         case "object":
             assert node["properties"]
             assert set(node.get("required", ())) <= node["properties"].keys()

@@ -82,6 +82,19 @@ def test_a_new_restart_annotation_restarts(tmp_path: Path) -> None:
     assert found["restarts"].startswith("1 pod replaced")
 
 
+def test_a_new_engine_shows_what_becomes_of_the_share_and_the_pool(tmp_path: Path) -> None:
+    """A23, E06: graphs moved into the share of memory, whose default moved as well: both are said beside the pool."""
+    model = {"id": "Qwen/Qwen3.5-9B"}
+    old, new = (service(engine={"version": version}, model=model) for version in ("0.19.1", "0.32.0"))
+    found = only_service(diff(tmp_path, written(old), written(new), "-o", "json"))
+    changes = {each["what"]: each for each in found["changes"]}
+    asked, share = changes["--gpu-memory-utilization"], changes["share of memory without CUDA graphs"]
+    assert (asked["before"], asked["after"]) == ("0.9", "0.92")
+    assert float(share["before"]) == 0.9
+    assert 0.9 < float(share["after"]) < 0.92
+    assert {"KV tokens an engine", "left for KV cache, fullest GPU"} <= changes.keys()
+
+
 def test_services_that_come_and_go(tmp_path: Path) -> None:
     old, new = written(service("goes"), service("stays")), written(service("stays"), service("comes"))
     result = diff(tmp_path, old, new)

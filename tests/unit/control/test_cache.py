@@ -49,6 +49,17 @@ def test_an_object_without_our_label_is_nobodys() -> None:
     assert Cache().put(DEPLOYMENTS, obj) is None
 
 
+def test_a_label_taken_from_what_is_ours_is_a_change_of_it() -> None:
+    cache = Cache()
+    cache.put(DEPLOYMENTS, _obj(version=1, spec={}))
+    stripped = _obj(version=2, spec={})
+    stripped["metadata"]["labels"] = {}
+    assert cache.put(DEPLOYMENTS, stripped) == SVC
+    kept = cache.get(DEPLOYMENTS, "ns", "svc")
+    assert kept is not None
+    assert kept["metadata"]["labels"] == {}
+
+
 def test_pod_noise_wakes_nobody_a_flip_does() -> None:
     cache = Cache()
     assert cache.put(PODS, _pod("p", 1)) == SVC

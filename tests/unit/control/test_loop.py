@@ -90,11 +90,14 @@ async def test_a_stuck_key_does_not_hold_up_the_others(queue: WorkQueue[Key], cl
 
 
 class Listings:
-    """A cluster that can be listed, except for what is forbidden."""
+    """A cluster that can be listed, except for what is forbidden or away."""
 
-    def __init__(self, objects: dict[Kind, list[dict[str, Any]]], forbidden: Kind | None = None) -> None:
+    def __init__(
+        self, objects: dict[Kind, list[dict[str, Any]]], forbidden: Kind | None = None, away: Kind | None = None
+    ) -> None:
         self.objects = objects
         self.forbidden = forbidden
+        self.away = away
 
     async def version(self, *_: object) -> str:
         return "1"
@@ -103,6 +106,8 @@ class Listings:
         assert bool(selector) == (kind is not SERVICES)
         if kind is self.forbidden:
             raise ForbiddenError("pods is forbidden", status=403)
+        if kind is self.away:
+            raise UnreachableError("503", status=503)
         for obj in self.objects.get(kind, []):
             if namespace in (None, obj["metadata"]["namespace"]):
                 yield obj
@@ -118,13 +123,36 @@ def _sweep(listings: Listings, cache: Cache, queue: WorkQueue[Key], clock: Clock
 
 
 async def test_the_first_full_listing_opens_the_gate(queue: WorkQueue[Key], clock: Clock) -> None:
-    listings = Listings({SERVICES: [_obj("a")]}, forbidden=PODS)
+    listings = Listings({SERVICES: [_obj("a")]}, away=PODS)
     sweep = _sweep(listings, Cache(), queue, clock)
     assert not await sweep.once()
     assert not sweep.synced.is_set()
-    listings.forbidden = None
+    listings.away = None
     assert await sweep.once()
     assert sweep.synced.is_set()
+
+
+async def test_a_right_that_is_missing_is_said_and_keeps_the_gate_of_no_other_kind_shut(
+    queue: WorkQueue[Key], clock: Clock
+) -> None:
+    listings = Listings({SERVICES: [_obj("a")]}, forbidden=PODS)
+    sweep = _sweep(listings, Cache(), queue, clock)
+    assert await sweep.once()
+    assert sweep.synced.is_set()
+    assert sweep.unlisted(PODS, "ns") == "pods is forbidden"
+    assert not sweep.unlisted(DEPLOYMENTS, "ns")
+    assert await queue.get() == A
+    queue.done(A)
+    listings.forbidden = None
+    await sweep.listed_since(PODS, None)
+    assert not sweep.unlisted(PODS, "ns")
+    assert await queue.get() == A  # what was not known of it is known now
+
+
+async def test_without_the_services_themselves_the_gate_stays_shut(queue: WorkQueue[Key], clock: Clock) -> None:
+    sweep = _sweep(Listings({}, forbidden=SERVICES), Cache(), queue, clock)
+    assert not await sweep.once()
+    assert not sweep.synced.is_set()
 
 
 async def test_a_kind_that_cannot_be_listed_stops_no_other_and_forgets_nothing(

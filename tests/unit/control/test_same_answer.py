@@ -9,7 +9,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from plimsoll.adapters.ports import NotFoundError
+from plimsoll.adapters.ports import ForbiddenError, Kind, NotFoundError
 from plimsoll.api import status
 from plimsoll.cli.main import app
 from plimsoll.control.planning import Planner
@@ -22,15 +22,18 @@ EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
 
 
 class Shelf:
-    """A cluster that holds nothing but ConfigMaps of one namespace."""
+    """A cluster that holds nothing but the ConfigMaps and claims of one namespace."""
 
-    def __init__(self, documents: list[Mapping[str, Any]]) -> None:
-        self._maps = {d["metadata"]["name"]: d for d in documents if d["kind"] == "ConfigMap"}
+    def __init__(self, documents: list[Mapping[str, Any]], *, forbidden: tuple[str, ...] = ()) -> None:
+        self._objects = {(d["kind"], d["metadata"]["name"]): d for d in documents if d["kind"] != "VLLMService"}
+        self._forbidden = forbidden
 
-    async def get(self, _kind: object, _namespace: str, name: str) -> Mapping[str, Any]:
-        if name not in self._maps:
+    async def get(self, kind: Kind, _namespace: str, name: str) -> Mapping[str, Any]:
+        if kind.kind in self._forbidden:
+            raise ForbiddenError(f"may not get {kind.plural}")
+        if (kind.kind, name) not in self._objects:
             raise NotFoundError(name)
-        return self._maps[name]
+        return self._objects[kind.kind, name]
 
     async def list(self, *_: object) -> AsyncIterator[Mapping[str, Any]]:
         none: tuple[Mapping[str, Any], ...] = ()
@@ -92,6 +95,64 @@ async def test_replicas_over_several_nodes_are_not_rolled_out() -> None:
     assert target.revision is None
     assert target.refusal is not None
     assert target.refusal.reason == "SeveralNodes"
+
+
+def _on_a_claim(*modes: str, **fields: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A claim, and a service whose weights are on it."""
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "m"}}
+    spec = {
+        "model": {"id": "Qwen/Qwen3-8B", "source": {"pvc": {"claimName": "m"}}},
+        "hardware": {"gpu": "NVIDIA-L40S"},
+        "contextTokens": 8192,
+        **fields,
+    }
+    service = {"apiVersion": "plimsoll.dev/v1alpha1", "kind": "VLLMService", "metadata": {"name": "svc"}, "spec": spec}
+    return {**claim, "spec": {"accessModes": list(modes)}}, service
+
+
+@pytest.mark.parametrize(
+    ("modes", "reason"), [(("ReadWriteOnce",), "VolumeNotShareable"), (("ReadWriteMany",), None)], ids=str
+)
+async def test_both_look_at_the_claims(tmp_path: Path, modes: tuple[str, ...], reason: str | None) -> None:
+    claim, service = _on_a_claim(*modes)
+    file = tmp_path / "service.yaml"
+    file.write_text(yaml.safe_dump_all([claim, service]), encoding="utf-8")
+    shown = json.loads(CliRunner().invoke(app, ["plan", str(file), "-o", "json"]).stdout)
+    planner = Planner(Shelf([claim]), "plimsoll-system", lambda: 0.0)  # type: ignore[arg-type]
+    outcome = await planner.plan(read_request(_object(service)))
+    assert shown.get("reason") == getattr(outcome, "reason", None) == reason
+
+
+async def test_a_claim_that_is_not_there_is_waited_for_and_one_that_may_not_be_read_is_not() -> None:
+    claim, service = _on_a_claim("ReadWriteOnce")
+    request = read_request(_object(service))
+    missing = await Planner(Shelf([]), "plimsoll-system", lambda: 0.0).plan(request)  # type: ignore[arg-type]
+    assert isinstance(missing, rollout.Unavailable)
+    assert missing.reason == "VolumeClaimMissing"
+    assert "default/m does not exist" in missing.message
+    hidden = Shelf([claim], forbidden=("PersistentVolumeClaim",))
+    outcome = await Planner(hidden, "plimsoll-system", lambda: 0.0).plan(request)  # type: ignore[arg-type]
+    assert isinstance(outcome, Plan)
+    assert any("could not be looked at" in note for note in outcome.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "says"),
+    [
+        ("allow: {hostNetwork: true}", 0, "feasible"),
+        ("{}", 1, "PodTemplateRefused"),
+        ("allow: {hostNet: true}", 2, "allow.hostNet"),
+    ],
+)
+async def test_both_obey_the_owners_policy(tmp_path: Path, policy: str, code: int, says: str) -> None:
+    _, service = _on_a_claim("ReadWriteMany", podTemplate={"spec": {"hostNetwork": True}})
+    files = {"policy.yaml": policy, "service.yaml": yaml.safe_dump(service)}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    arguments = ["plan", str(tmp_path / "service.yaml"), "--pod-policy", str(tmp_path / "policy.yaml")]
+    answer = CliRunner().invoke(app, arguments)
+    assert answer.exit_code == code
+    assert says in answer.output
 
 
 async def test_a_changed_price_is_reported_and_restarts_nothing() -> None:

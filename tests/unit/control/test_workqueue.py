@@ -52,6 +52,22 @@ async def test_backoff_doubles_to_its_limit_and_starts_anew_after_success(queue:
     assert queue.retry("a") == 1
 
 
+async def test_a_key_that_failed_rests_a_second_whatever_happens_around_it(
+    queue: WorkQueue[str], clock: FakeTime
+) -> None:
+    queue.retry("a")
+    queue.retry("a")
+    for clock.seconds in (0.2, 0.4, 0.9):
+        queue.add("a")
+        assert len(queue) == 0
+    clock.seconds = 1.0
+    assert await queue.get() == "a"
+    queue.forget("a")
+    queue.done("a")
+    queue.add("a")
+    assert len(queue) == 1
+
+
 async def test_the_servers_own_wish_counts_when_longer(queue: WorkQueue[str]) -> None:
     assert queue.retry("a", 7.0) == 7
     assert queue.retry("b", 0.1) == 1

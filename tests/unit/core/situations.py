@@ -7,7 +7,7 @@ from typing import Any, Final
 from hypothesis import strategies as st
 
 from plimsoll.api import names
-from plimsoll.core.conditions import Condition, Facts, Fleet, Problem, decide, merge
+from plimsoll.core.conditions import Condition, Contest, Facts, Fleet, Problem, decide, merge
 from plimsoll.core.obstacle import Obstacle
 
 SERVING: Final = Fleet(wanted=2, floor=2, replicas=2, ready=2, updated_ready=2, rolled_out=True)
@@ -46,6 +46,7 @@ FLEETS: Final = st.builds(
     rolled_out=st.booleans(),
     pods=st.dictionaries(st.sampled_from(["ready", "unready", "loading", "pending", "failing"]), _COUNTS),
 )
+CONTESTS: Final = st.builds(Contest, PROBLEMS, st.booleans())
 OBSTACLES: Final = st.builds(
     Obstacle, st.sampled_from(["NoFreeGPU", "BadFlag", "NoSpareGPU"]), st.just("because of something"), st.booleans()
 )
@@ -54,6 +55,7 @@ _BY_TYPE: Final = {
     Problem | None: st.none() | PROBLEMS,
     tuple[Problem, ...] | None: st.none() | st.lists(PROBLEMS, max_size=2).map(tuple),
     Fleet | None: st.none() | FLEETS,
+    Contest | None: st.none() | CONTESTS,
     Obstacle | None: st.none() | OBSTACLES,
 }
 FACTS: Final = st.builds(Facts, **{f.name: _BY_TYPE[f.type] for f in dataclasses.fields(Facts)})  # type: ignore[index]

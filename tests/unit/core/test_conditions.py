@@ -26,3 +26,8 @@ def test_the_transition_time_moves_on_a_flip_only() -> None:
 
 def test_a_refusal_says_that_the_previous_fleet_serves() -> None:
     assert "previous fleet keeps serving (2 ready)" in by_type(Facts(refusal=REFUSED, fleet=SERVING))["Ready"].message
+
+
+def test_an_annotation_that_asks_for_nothing_possible_is_answered() -> None:
+    found = by_type(Facts(planned="p", fleet=SERVING, ignored="annotation x names no plan"))["PlanUpdateAvailable"]
+    assert found.message.endswith("; annotation x names no plan")

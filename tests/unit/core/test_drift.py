@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api import names
-from plimsoll.core.drift import differs, digest, stamp
+from plimsoll.core.drift import differences, differs, digest, stamp, written
 
 CONTAINER = {"name": "vllm", "image": "vllm/vllm-openai:v0.32.0", "args": ["m", "--max-num-seqs", "64"]}
 
@@ -42,8 +42,18 @@ CONTAINER = {"name": "vllm", "image": "vllm/vllm-openai:v0.32.0", "args": ["m", 
             id="an added argument is drift",
         ),
         pytest.param(
-            {"containers": [CONTAINER]}, {"containers": []}, "containers[vllm]", id="a lost container is drift"
+            {"containers": [CONTAINER]},
+            {"containers": []},
+            "containers[vllm]",
+            id="a lost container is drift",
         ),
+        pytest.param(
+            {"tolerations": [{"key": "gpu", "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoExecute"}]},
+            {"tolerations": [{"key": "gpu", "effect": "NoSchedule"}, {"key": "gpu", "effect": "NoExecute"}]},
+            None,
+            id="two entries of one key are told apart by their place",
+        ),
+        pytest.param({"size": "2000u"}, {"size": "2m"}, None, id="any suffix of a quantity"),
     ],
 )
 def test_drift_is_found_where_it_is(desired: dict[str, object], live: dict[str, object], where: str | None) -> None:
@@ -60,6 +70,12 @@ JSON = st.recursive(
 @given(JSON)
 def test_a_value_never_differs_from_itself(value: object) -> None:
     assert differs({"value": value}, {"value": value}) is None
+
+
+def test_all_differences_are_found() -> None:
+    live = {"spec": {"a": 2, "ports": [{"name": "http", "port": 80}]}}
+    desired = {"spec": {"a": 1, "ports": [{"name": "http", "port": 8000}]}, "x": 1}
+    assert [*map(written, differences(desired, live))] == ["spec.a", "spec.ports[http].port", "x"]
 
 
 @given(st.dictionaries(st.text(max_size=5), JSON, min_size=1, max_size=4))

@@ -30,6 +30,7 @@ def _counts(found: Handover) -> tuple[int, int | None]:
         pytest.param(_old(2, 4), Wish(2, 16, 24), 0, (1, 2), id="room for one: it starts beside"),
         pytest.param(_old(2, 4), Wish(2, 16, 24), 1, (2, None), id="what fits serves: the rest follows"),
         pytest.param(_old(4, 4), Wish(1, 16, 24), 0, (0, 2), id="no room: the old one shrinks as far as needed"),
+        pytest.param(_old(1, 16), Wish(4, 1, 16), 4, (4, None), id="maxGPUs shrank, and the new one serves already"),
         pytest.param(_old(1, 8), Wish(0, 16, 16), 0, (0, None), id="parked: nothing has to serve"),
         pytest.param(_old(1, 8), Wish(1, 16, 16, may_stop=True), 0, (1, None), id="no room, the user may be cut off"),
     ],

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 
 from plimsoll.api.schema import resource_schema
-from plimsoll.core.conditions import Facts, Fleet, Problem
+from plimsoll.core.conditions import Contest, Facts, Fleet, Problem
 from plimsoll.core.obstacle import Obstacle
 from tests.kstatus import compute
 from tests.unit.core.situations import FACTS, FLEETS, HELD, LASTING, LOADING, PASSING, REFUSED, SERVING, by_type, live
+
+FOUGHT = Problem("FieldContested", "argocd-controller keeps changing it")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +110,27 @@ from tests.unit.core.situations import FACTS, FLEETS, HELD, LASTING, LOADING, PA
         ),
         pytest.param(
             Facts(planned="p", held=HELD), "InProgress", "OnHold", "NoReplicaReady", id="on hold before the first pod"
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=SERVING, lacking=Problem("Forbidden", "may not patch poddisruptionbudgets")),
+            "Failed",
+            "FleetReady",
+            "MinimumReplicasAvailable",
+            id="a right is missing, the fleet serves",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=SERVING, contest=Contest(FOUGHT, fleet_differs=True)),
+            "Failed",
+            "FieldContested",
+            "MinimumReplicasAvailable",
+            id="somebody insists on another image",
+        ),
+        pytest.param(
+            Facts(planned="p", fleet=SERVING, contest=Contest(FOUGHT)),
+            "Current",
+            "FleetReady",
+            "MinimumReplicasAvailable",
+            id="somebody insists on another label",
         ),
         pytest.param(
             Facts(planned="p", fleet=SERVING, update=Problem("NewerPlan", "a newer plan")),

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from plimsoll.api import names
-from plimsoll.core import rollout
+from plimsoll.core import observe, rollout
+from plimsoll.core.live import LiveFleet
 from plimsoll.core.manifests.revision import Revision, outdated, read_revision
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Nearest, Plan, Refusal
+from plimsoll.core.pods import Phase, PodState
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Unavailable, choose_target
 from plimsoll.core.steps import Step
@@ -251,3 +253,48 @@ def test_a_revision_survives_its_manifest(request_: Request, running: Revision) 
 def test_the_oldest_revisions_go_first(running: Revision) -> None:
     kept = [dataclasses.replace(running, name=f"r{n}", number=n) for n in range(1, 8)]
     assert sorted(outdated(kept)) == ["r1", "r2"]
+
+
+def _pod(phase: Phase, template: str) -> PodState:
+    return PodState(phase, template=template)
+
+
+@pytest.mark.parametrize(
+    ("pods", "ready"),
+    [
+        pytest.param([_pod("ready", "old"), _pod("failing", "new")], 0, id="an old pod serves, the new one fails"),
+        pytest.param([_pod("ready", "new"), _pod("terminating", "old")], 1, id="the new one serves"),
+        pytest.param([], 1, id="pods cannot be seen: the workload's figures count"),
+    ],
+)
+def test_pods_that_are_ready_with_the_present_template(pods: list[PodState], ready: int, request_: Request) -> None:
+    template = {"metadata": {"annotations": {names.ANNOTATION_TEMPLATE: "new"}}}
+    live = LiveFleet(asked=1, replicas=2, ready=1, updated=1, seen=True, template=template)
+    assert observe.fleet(request_, live, pods, 1, waits=False).updated_ready == ready
+    assert observe.fleet(request_, live, pods, 1, waits=True).updated_ready == 0
+
+
+@pytest.mark.parametrize(
+    ("value", "held"),
+    [
+        pytest.param("true", "is set", id="true holds"),
+        pytest.param("True ", "is set", id="so does another spelling"),
+        pytest.param("false", "", id="false does not"),
+        pytest.param("", "", id="nor does nothing"),
+        pytest.param("maybe", "'maybe' is neither true nor false", id="what is neither holds, and is said"),
+    ],
+)
+def test_the_hold_annotation_is_never_taken_lightly(value: str, held: str) -> None:
+    because = _request({names.ANNOTATION_HOLD: value}).held_because
+    assert (held in because) if held else not because
+
+
+def test_an_acceptance_of_what_does_not_exist_is_said(running: Revision) -> None:
+    for accepted, says in ((running.name, ""), ("svc-nonsense", "'svc-nonsense' names no plan"), ("", "")):
+        request = _request({names.ANNOTATION_ACCEPT_PLAN: accepted})
+        target = choose_target(request, _plan(request), [running])
+        assert (
+            (says in rollout.ignored(request, target, [running]))
+            if says
+            else not rollout.ignored(request, target, [running])
+        )

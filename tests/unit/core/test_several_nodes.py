@@ -6,13 +6,17 @@ from typing import Any
 import pytest
 
 from plimsoll.core.kinds import LEADER_WORKER_SET, NOTHING_OPTIONAL, Availability, Kinds
-from plimsoll.core.plan.result import Choice
+from plimsoll.core.plan.result import Choice, Plan
 from plimsoll.core.rollout import choose_target
 from plimsoll.core.several_nodes import refusal
 from tests.unit.core.manifests import several
 
 ABSENT = Kinds({LEADER_WORKER_SET: Availability("absent", "LeaderWorkerSet is not served")})
 FORBIDDEN = Kinds({LEADER_WORKER_SET: Availability("forbidden", "the operator may not list leaderworkersets")})
+
+
+def _chosen(choice: Choice) -> Plan:
+    return replace(several.plan(), choice=choice)
 
 
 @pytest.mark.parametrize(
@@ -32,14 +36,21 @@ FORBIDDEN = Kinds({LEADER_WORKER_SET: Availability("forbidden", "the operator ma
     ],
 )
 def test_it_is_refused_with_the_reason_and_a_way_out(kinds: Kinds, changes: dict[str, Any], says: tuple[str]) -> None:
-    found = refusal(replace(several.plan().choice, **changes), kinds)
+    found = refusal(_chosen(replace(several.plan().choice, **changes)), kinds)
     assert found is not None
     assert all(text in found for text in says), found
     assert "quantised checkpoint" in found
 
 
+def test_a_volume_of_one_node_cannot_be_mounted_by_all_of_them() -> None:
+    plan = several.plan()
+    found = refusal(replace(plan, host=replace(plan.host, exclusive_volume=True)), several.WITH_SETS)
+    assert found is not None
+    assert "ReadWriteMany" in found
+
+
 def test_it_runs_where_sets_can_be_used() -> None:
-    assert refusal(several.plan().choice, several.WITH_SETS) is None
+    assert refusal(several.plan(), several.WITH_SETS) is None
     target = choose_target(several.request(), several.plan(), [], kinds=several.WITH_SETS)
     assert target.revision is not None
     assert target.revision.nodes == 2
@@ -47,7 +58,7 @@ def test_it_runs_where_sets_can_be_used() -> None:
 
 def test_one_node_needs_nothing_optional() -> None:
     one = Choice("NVIDIA-L40S", 1, 1, "0.10.2", ())
-    assert refusal(one, NOTHING_OPTIONAL) is None
+    assert refusal(_chosen(one), NOTHING_OPTIONAL) is None
 
 
 @pytest.mark.parametrize("kinds", [ABSENT, FORBIDDEN], ids=["CRD gone", "rights gone"])

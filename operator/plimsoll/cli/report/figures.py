@@ -7,10 +7,10 @@ from plimsoll.api.units import duration_seconds
 from plimsoll.api.v1alpha1 import LoadSpec, SLOSpec
 from plimsoll.cli.planning import Planned
 from plimsoll.cli.report.plots import Mark
-from plimsoll.core.plan.curves import FleetSize, capacity_curve, fleet_size, layout_of, requests_at_once
+from plimsoll.core.plan.curves import FleetSize, capacity_curve, fleet_size, requests_at_once
+from plimsoll.core.plan.readback import planned_engine
 from plimsoll.core.plan.result import Plan, Range
 from plimsoll.facts import gpus
-from plimsoll.facts.models import ModelConfigError, UnknownArchitecture, read_model
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,10 @@ def capacity_of(planned: Planned, plan: Plan) -> Capacity | None:
     """None when the plan's argv does not give the plan's own layout back, or nothing is cached."""
     if planned.config is None:
         return None
-    try:
-        facts = read_model(planned.config.config, planned.config.quant_config)
-    except (ModelConfigError, UnknownArchitecture):
+    engine = planned_engine(plan, planned.config)
+    if engine is None or not engine.layout.groups:
         return None
-    layout = layout_of(plan, facts)
-    if layout is None or not layout.groups:
-        return None
+    layout = engine.layout
     longest, typical = planned.spec.context_tokens, typical_tokens(planned.spec.load)
     wanted = {"full context": longest} | ({"typical request": typical} if typical else {})
     marks = [

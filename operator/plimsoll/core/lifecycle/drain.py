@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.core.plan.result import Drain
+from plimsoll.core.lifecycle.figures import Drain
 
 ENDPOINT_SECONDS: Final = 10
 """EndpointSlices, kube-proxy and gateways follow a deletion within seconds."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.core.plan.result import Host
+from plimsoll.core.lifecycle.figures import Host
 
 GIB: Final = 1 << 30
 
@@ -31,6 +31,7 @@ class HostLoad:
     api_servers: int = 1
     image_cache_bytes: int = IMAGE_CACHE_BYTES
     shared_memory_bytes: int | None = None
+    exclusive_volume: bool = False
 
 
 def host(load: HostLoad) -> Host:
@@ -46,4 +47,5 @@ def host(load: HostLoad) -> Host:
         memory_bytes=-(-memory // GIB) * GIB,
         cpu_cores=load.api_servers + load.engines + load.ranks,
         shared_memory_bytes=shared,
+        exclusive_volume=load.exclusive_volume,
     )

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from plimsoll.api.weights import WeightsSource
-from plimsoll.core.plan.result import Startup
+from plimsoll.core.lifecycle.figures import Startup
 
 SourceKind = Literal["hub", "pvc", "hostPath", "image"]
 
-BYTES_PER_SECOND: Final[Mapping[str, int]] = {
+BYTES_PER_SECOND: Final[Mapping[str, float]] = {
     # One gigabit line; the hub itself gives several times that, proxies and mirrors often do not.
     "hub": 125_000_000,
     # A shared file system of the cloud's ordinary class, read by one client.
@@ -60,7 +60,7 @@ class Load:
     eager: bool = False
     fetched_bytes: int = 0
     pulled_bytes: int = 0
-    bytes_per_second: Mapping[str, int] = field(default_factory=lambda: BYTES_PER_SECOND)
+    bytes_per_second: Mapping[str, float] = field(default_factory=lambda: BYTES_PER_SECOND)
 
 
 def source_kind(source: WeightsSource | None, model_id: str) -> SourceKind:
@@ -131,5 +131,5 @@ def _gigabytes(value: int) -> str:
     return f"{value / 1e9:.1f} GB"
 
 
-def _rate(bytes_per_second: int) -> str:
+def _rate(bytes_per_second: float) -> str:
     return f"{bytes_per_second / 1e6:.0f} MB/s"

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from plimsoll.api.routing import EndpointPicker
+from plimsoll.core.manifests.container import HTTP_PORT
 from plimsoll.core.manifests.identity import Owner, traffic_selector
-from plimsoll.core.manifests.pod import HTTP_PORT
 
 API_VERSION: Final = "inference.networking.k8s.io/v1"
 KIND: Final = "InferencePool"

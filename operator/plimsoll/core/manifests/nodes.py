@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from plimsoll.core.manifests.container import CONTAINER, HTTP_PORT
 from plimsoll.core.manifests.identity import worker_labels
-from plimsoll.core.manifests.pod import CONTAINER, HTTP_PORT
 from plimsoll.facts import engine_flags
 from plimsoll.facts.engines import EngineVersion
 
@@ -69,7 +69,8 @@ def _worker(template: Mapping[str, Any], service: str, nodes: int) -> Manifest:
     spread = "topologySpreadConstraints"
     made = _with_engine(template, lambda engine: _headless(engine, nodes))
     spec = {key: value for key, value in made["spec"].items() if key != spread}
-    return {**made, "metadata": {**made["metadata"], "labels": worker_labels(service)}, "spec": spec}
+    labels = {**made["metadata"]["labels"], **worker_labels(service)}
+    return {**made, "metadata": {**made["metadata"], "labels": labels}, "spec": spec}
 
 
 def _headless(engine: Mapping[str, Any], nodes: int) -> Manifest:

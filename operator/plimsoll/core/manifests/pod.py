@@ -8,17 +8,15 @@ from typing import Any, Final
 
 from plimsoll.api import names
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.core.manifests.container import CONTAINER, HTTP_PORT, HTTP_PORT_NAME, SHM, SHM_VOLUME
 from plimsoll.core.manifests.gpu import gpu_claim
 from plimsoll.core.manifests.identity import pod_labels, track_selector
+from plimsoll.core.manifests.image import command, engine_image
 from plimsoll.core.manifests.security import Security, security
+from plimsoll.core.manifests.userpart import with_template
 from plimsoll.core.manifests.weights import Weights, weights
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.policy import PodPolicy
-
-HTTP_PORT: Final = 8000
-HTTP_PORT_NAME: Final = "http"
-CONTAINER: Final = "vllm"
-DEFAULT_IMAGE: Final = "vllm/vllm-openai"
 
 PROBE_SECONDS: Final = 2
 """Startup probes are cheap (a refused connection), and a replica that is ready should serve at once."""
@@ -45,12 +43,15 @@ def pod_template(plan: Plan, request: PodRequest) -> Manifest:
     metadata: Manifest = {"labels": pod_labels(request.service, request.track)}
     if request.restart:
         metadata["annotations"] = {names.ANNOTATION_RESTART: request.restart}
-    return {"metadata": metadata, "spec": _pod_spec(plan, request)}
+    rights = security(request.spec, plan.choice.engine_version, request.policy.engine)
+    found: Manifest = {"metadata": metadata, "spec": _pod_spec(plan, request, rights)}
+    for template in (request.policy.defaults, request.spec.pod_template):
+        found = with_template(found, template, restricted=rights.restricted)
+    return found
 
 
-def _pod_spec(plan: Plan, request: PodRequest) -> Manifest:
+def _pod_spec(plan: Plan, request: PodRequest, rights: Security) -> Manifest:
     spec, choice, policy = request.spec, plan.choice, request.policy
-    rights = security(spec, choice.engine_version, policy.engine_user)
     files = weights(spec.model.source, spec.model.id, f"{choice.engine_version}-{choice.gpu}")
     shared = {"medium": "Memory", "sizeLimit": str(plan.host.shared_memory_bytes)}
     return {
@@ -59,11 +60,11 @@ def _pod_spec(plan: Plan, request: PodRequest) -> Manifest:
         "enableServiceLinks": False,
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": plan.drain.grace_seconds,
-        "nodeSelector": gpu_claim(choice.gpu, policy.mig_strategy).node_selector,
+        "nodeSelector": gpu_claim(choice.gpu, policy.gpus.mig_strategy).node_selector,
         "tolerations": [{"key": names.GPU_RESOURCE, "operator": "Exists", "effect": "NoSchedule"}],
         "topologySpreadConstraints": [_spread(request, key) for key in _SPREAD_OVER],
         "securityContext": rights.pod,
-        "volumes": [{"name": "shm", "emptyDir": shared}, *rights.volumes, *files.volumes],
+        "volumes": [{"name": SHM_VOLUME, "emptyDir": shared}, *rights.volumes, *files.volumes],
     }
 
 
@@ -79,9 +80,11 @@ def _spread(request: PodRequest, key: str) -> Manifest:
 
 def _engine(plan: Plan, request: PodRequest, files: Weights, rights: Security) -> Manifest:
     choice, engine = plan.choice, request.spec.engine
+    started_by = command(engine.image, choice.engine_version)
     return {
         "name": CONTAINER,
-        "image": engine.image or f"{DEFAULT_IMAGE}:v{choice.engine_version}",
+        "image": engine_image(engine.image, choice.engine_version),
+        **({"command": started_by} if started_by else {}),
         "args": [files.model, *files.args, *choice.args],
         "env": [*rights.env, *files.env],
         "ports": [{"name": HTTP_PORT_NAME, "containerPort": HTTP_PORT, "protocol": "TCP"}],
@@ -97,13 +100,13 @@ def _engine(plan: Plan, request: PodRequest, files: Weights, rights: Security) -
         "lifecycle": {"preStop": {"sleep": {"seconds": plan.drain.pre_stop_seconds}}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": rights.engine,
-        "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}, *rights.mounts, *files.mounts],  # noqa: S108 - a mount
+        "volumeMounts": [{"name": SHM_VOLUME, "mountPath": SHM}, *rights.mounts, *files.mounts],
     }
 
 
 def _resources(plan: Plan, request: PodRequest) -> Manifest:
     """Requests from the plan; no limit but the GPUs: a limit ends an engine that a larger page cache only helps."""
-    claim = gpu_claim(plan.choice.gpu, request.policy.mig_strategy)
+    claim = gpu_claim(plan.choice.gpu, request.policy.gpus.mig_strategy)
     gpus = plan.choice.gpus_per_replica // plan.choice.nodes_per_replica
     return {
         "requests": {"cpu": str(plan.host.cpu_cores), "memory": str(plan.host.memory_bytes)},
@@ -122,5 +125,5 @@ def _startup_probe(plan: Plan) -> Manifest:
 
 
 def _health(plan: Plan) -> Manifest:
-    tls = any(arg == _TLS_FLAG or arg.startswith(f"{_TLS_FLAG}=") for arg in plan.choice.args)
+    tls = any(arg.partition("=")[0].replace("_", "-") == _TLS_FLAG for arg in plan.choice.args)
     return {"path": "/health", "port": HTTP_PORT_NAME, **({"scheme": "HTTPS"} if tls else {})}

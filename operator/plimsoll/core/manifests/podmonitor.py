@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from plimsoll.api import names
+from plimsoll.core.manifests.container import HTTP_PORT_NAME
 from plimsoll.core.manifests.identity import Owner, traffic_selector
-from plimsoll.core.manifests.pod import HTTP_PORT_NAME
 
 API_VERSION: Final = "monitoring.coreos.com/v1"
 KIND: Final = "PodMonitor"

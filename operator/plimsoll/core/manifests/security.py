@@ -5,17 +5,15 @@ who will not have that (uid 2000 in group 0, caches writable for the group). So 
 known, with that user named, and nowhere else: an image whose files only root can write would not start.
 """
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.core.manifests.container import TMP, TMP_VOLUME
+from plimsoll.core.manifests.image import is_known
 from plimsoll.core.policy import EngineUser
-from plimsoll.facts.engines import EngineVersion
 
 NON_ROOT_SINCE: Final = 25
-_KNOWN_IMAGE: Final = re.compile(r"(^|/)vllm-openai(:|@|$)")
-_HOME: Final = "/tmp"  # noqa: S108 - a mount of the pod's own
 _SECCOMP: Final = {"type": "RuntimeDefault"}
 
 Manifest = dict[str, Any]
@@ -23,17 +21,19 @@ Manifest = dict[str, Any]
 
 @dataclass(frozen=True)
 class Security:
-    """The engine's rights. ``user`` is who it runs as, where that is not left to the image."""
+    """The engine's rights. ``user`` and the groups are None where they are left to the image or the platform."""
 
     restricted: bool
-    user: EngineUser
+    user: int | None = None
+    group: int | None = None
+    volumes_group: int | None = None
 
     @property
     def pod(self) -> Manifest:
         """The pod's security context."""
         if not self.restricted:
             return {"seccompProfile": _SECCOMP}
-        group = {} if self.user.fs_group is None else {"fsGroup": self.user.fs_group}
+        group = {} if self.volumes_group is None else {"fsGroup": self.volumes_group}
         # Changing the owner of every file of a large volume takes longer than loading it.
         change = {"fsGroupChangePolicy": "OnRootMismatch"} if group else {}
         return {"runAsNonRoot": True, "seccompProfile": _SECCOMP, **group, **change}
@@ -44,7 +44,7 @@ class Security:
         rights: Manifest = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         if not self.restricted:
             return rights
-        who = {"runAsUser": self.user.user, "runAsGroup": self.user.group}
+        who = {"runAsUser": self.user, "runAsGroup": self.group}
         return {**rights, "readOnlyRootFilesystem": True, **{k: v for k, v in who.items() if v is not None}}
 
     @property
@@ -52,17 +52,17 @@ class Security:
         """A home that can be written, and a name: torch asks for one, and a bare uid has none in /etc/passwd."""
         if not self.restricted:
             return []
-        return [{"name": "HOME", "value": _HOME}, {"name": "USER", "value": "vllm"}]
+        return [{"name": "HOME", "value": TMP}, {"name": "USER", "value": "vllm"}]
 
     @property
     def volumes(self) -> list[Manifest]:
         """The writable place a read-only root leaves necessary."""
-        return [{"name": "tmp", "emptyDir": {}}] if self.restricted else []
+        return [{"name": TMP_VOLUME, "emptyDir": {}}] if self.restricted else []
 
     @property
     def mounts(self) -> list[Manifest]:
         """Where it is."""
-        return [{"name": "tmp", "mountPath": _HOME}] if self.restricted else []
+        return [{"name": TMP_VOLUME, "mountPath": TMP}] if self.restricted else []
 
 
 def security(spec: VLLMServiceSpec, engine_version: str, user: EngineUser) -> Security:
@@ -70,15 +70,10 @@ def security(spec: VLLMServiceSpec, engine_version: str, user: EngineUser) -> Se
 
     An image of its own runs as whoever it names; a folder of the node belongs to root.
     """
-    known = _KNOWN_IMAGE.search(spec.engine.image) is not None if spec.engine.image else True
-    ready = known and _at_least(engine_version, NON_ROOT_SINCE)
+    ready = is_known(spec.engine.image, engine_version, since=NON_ROOT_SINCE)
     asked, on_node = spec.engine.security, spec.model.source is not None and spec.model.source.host_path is not None
     restricted = ready and not on_node if asked is None else asked == "Restricted"
-    return Security(restricted, user if ready else EngineUser(None, None, user.fs_group))
-
-
-def _at_least(version: str, minor: int) -> bool:
-    try:
-        return EngineVersion.parse(version).at_least(minor)
-    except ValueError:
-        return False
+    volumes_group = user.fs_group if user.fixed_user else None
+    if ready and user.fixed_user:
+        return Security(restricted, user.run_as_user, user.run_as_group, volumes_group)
+    return Security(restricted, volumes_group=volumes_group)

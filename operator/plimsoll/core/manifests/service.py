@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from plimsoll.core.manifests.container import HTTP_PORT, HTTP_PORT_NAME
 from plimsoll.core.manifests.identity import Owner, traffic_selector
-from plimsoll.core.manifests.pod import HTTP_PORT, HTTP_PORT_NAME
 
 
 def network_service(owner: Owner) -> dict[str, Any]:

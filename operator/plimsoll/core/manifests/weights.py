@@ -9,11 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from plimsoll.api.weights import ClaimSource, FromHub, ImageSource, NodeFolderSource, SecretKey, WeightsSource
+from plimsoll.core.manifests.container import CACHE, CACHE_VOLUME, WEIGHTS, WEIGHTS_VOLUME
 
-CACHE: Final = "/cache"
-WEIGHTS: Final = "/weights"
-VOLUME: Final = "cache"
-WEIGHTS_VOLUME: Final = "weights"
 TOKEN: Final = "HF_TOKEN"  # noqa: S105 - the variable's name
 _OFFLINE: Final[Mapping[str, str]] = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 # Each kind of compiled code by the variable that places it: vLLM, torch, Triton, FlashInfer, DeepGEMM, the CUDA driver.
@@ -72,8 +69,8 @@ def _own_disk(model: str, key: str, *, offline: bool = False, hub: FromHub | Non
         model=model,
         hub_home=f"{CACHE}/huggingface",
         compiled=_compiled(CACHE, key),
-        volumes=({"name": VOLUME, "emptyDir": {}},),
-        mounts=({"name": VOLUME, "mountPath": CACHE},),
+        volumes=({"name": CACHE_VOLUME, "emptyDir": {}},),
+        mounts=({"name": CACHE_VOLUME, "mountPath": CACHE},),
         offline=offline,
         hub=hub or FromHub(),
     )
@@ -83,8 +80,10 @@ def _cached(claim: ClaimSource, model: str, key: str) -> Weights:
     """The claim keeps what the hub gave. Read-only, it must be there already."""
     if claim.read_only:
         return _beside_own_disk(_claim(claim), model, key, hub=claim)
-    volume = {"name": VOLUME, **_claim(claim)}
-    return Weights(model, CACHE, _compiled(CACHE, key), (volume,), ({"name": VOLUME, "mountPath": CACHE},), hub=claim)
+    volume = {"name": CACHE_VOLUME, **_claim(claim)}
+    return Weights(
+        model, CACHE, _compiled(CACHE, key), (volume,), ({"name": CACHE_VOLUME, "mountPath": CACHE},), hub=claim
+    )
 
 
 def _folder(claim: ClaimSource, key: str) -> Weights:
@@ -98,8 +97,10 @@ def _folder(claim: ClaimSource, key: str) -> Weights:
 
 
 def _node_folder(node: NodeFolderSource, model: str, key: str) -> Weights:
-    volume = {"name": VOLUME, "hostPath": {"path": node.path, "type": "DirectoryOrCreate"}}
-    return Weights(model, CACHE, _compiled(CACHE, key), (volume,), ({"name": VOLUME, "mountPath": CACHE},), hub=node)
+    volume = {"name": CACHE_VOLUME, "hostPath": {"path": node.path, "type": "DirectoryOrCreate"}}
+    return Weights(
+        model, CACHE, _compiled(CACHE, key), (volume,), ({"name": CACHE_VOLUME, "mountPath": CACHE},), hub=node
+    )
 
 
 def _image(image: ImageSource, key: str) -> Weights:
@@ -114,9 +115,9 @@ def _beside_own_disk(volume: Manifest, model: str, key: str, hub: FromHub | None
         model=model,
         hub_home=WEIGHTS if hub else f"{CACHE}/huggingface",
         compiled=_compiled(CACHE, key),
-        volumes=({"name": VOLUME, "emptyDir": {}}, {"name": WEIGHTS_VOLUME, **volume}),
+        volumes=({"name": CACHE_VOLUME, "emptyDir": {}}, {"name": WEIGHTS_VOLUME, **volume}),
         mounts=(
-            {"name": VOLUME, "mountPath": CACHE},
+            {"name": CACHE_VOLUME, "mountPath": CACHE},
             {"name": WEIGHTS_VOLUME, "mountPath": WEIGHTS, "readOnly": True},
         ),
         offline=True,

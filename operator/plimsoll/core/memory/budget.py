@@ -18,8 +18,8 @@ from plimsoll.facts.models import ModelFacts
 class MemoryBudget:
     """Device memory of the worst rank. ``available_kv_bytes`` may be negative: then nothing is left.
 
-    ``total_bytes`` is what the engine sees of the device, ``requested_bytes`` the part it may use; ``step`` is the
-    step that activations were computed for.
+    ``weights_bytes`` is all that is loaded, drafts and adapters included; ``total_bytes`` is what the engine sees of
+    the device, ``requested_bytes`` the part it may use; ``step`` is the step that activations were computed for.
     """
 
     items: tuple[MemoryItem, ...]
@@ -47,8 +47,8 @@ def budget(
     step = read_step(facts, options, flags)
     others = reserve(step, fit)
     return MemoryBudget(
-        items=(weights.item, *others),
-        weights_bytes=weights.item.bytes,
+        items=(*weights.items, *others),
+        weights_bytes=weights.bytes,
         total_bytes=total,
         requested_bytes=requested,
         available_kv_bytes=_available(requested, weights, others, flags, _spread(requested, others, step, fit)),
@@ -84,5 +84,5 @@ def _available(
     if flags.kv_cache_memory_bytes is not None:
         given = flags.kv_cache_memory_bytes
         return Range(given, given, given)
-    left = requested - weights.item.bytes - sum(item.bytes for item in others)
+    left = requested - weights.bytes - sum(item.bytes for item in others)
     return Range(left - spread - weights.may_be_more, left, left + spread + weights.may_be_less)

@@ -1,5 +1,6 @@
 """Bytes of weights on the worst rank of one engine, and how much more or less they may be."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -10,7 +11,7 @@ from plimsoll.core.memory.checkpoint import likely_quantisations
 from plimsoll.core.memory.flags import MemoryFlags
 from plimsoll.core.memory.tensors import Ranks
 from plimsoll.core.memory.weights import Weights, read_weights, total_bytes
-from plimsoll.core.plan.result import MemoryItem
+from plimsoll.core.plan.result import Basis, MemoryItem
 from plimsoll.facts.models import ModelFacts
 
 # An MLP whose width nobody wrote may be this much wider (Mistral Small: 6.4 times the hidden size) or narrower.
@@ -25,12 +26,23 @@ _WHOLE: Final = Ranks()
 
 @dataclass(frozen=True, slots=True)
 class LoadedWeights:
-    """The item, and by how many bytes it may be off where something had to be assumed."""
+    """The item, what is loaded beside it, and by how many bytes it may be off where something had to be assumed."""
 
     item: MemoryItem
+    beside: tuple[MemoryItem, ...] = ()
     may_be_more: int = 0
     may_be_less: int = 0
     assumptions: tuple[str, ...] = ()
+
+    @property
+    def items(self) -> tuple[MemoryItem, ...]:
+        """Everything that is loaded: the model, its draft, its adapters."""
+        return (self.item, *self.beside)
+
+    @property
+    def bytes(self) -> int:
+        """Their sum."""
+        return sum(item.bytes for item in self.items)
 
 
 def loaded_weights(
@@ -46,15 +58,20 @@ def loaded_weights(
     sizes = [_rank_bytes(weights, facts, options, ranks) for weights in read]
     chosen = next((index for index, size in enumerate(sizes) if size <= _FITS * requested_bytes), formats - 1)
     weights, size = read[chosen], sizes[chosen]
-    beside = _beside(weights, facts, options, flags, ranks) - flags.cpu_offload_bytes
+    beside = tuple(_beside(weights, facts, options, flags, ranks))
     if facts.weights_bytes is not None:
         known = round(size * facts.weights_bytes / max(1, _on_disk(weights, facts)))
-        return LoadedWeights(MemoryItem("weights", max(0, known + beside), "exact", "the checkpoint's own tensors"))
+        kept = max(0, known - flags.cpu_offload_bytes)
+        return LoadedWeights(MemoryItem("weights", kept, "exact", "the checkpoint's own tensors"), beside)
     guessed = total_bytes(weights.guessed, ranks, options.capability) / options.pipeline_parallel
     return LoadedWeights(
         MemoryItem(
-            "weights", max(0, size + beside), "assumed" if guessed or formats > 1 else "fitted", _source(guessed)
+            "weights",
+            max(0, size - flags.cpu_offload_bytes),
+            "assumed" if guessed or formats > 1 else "fitted",
+            _source(guessed),
         ),
+        beside,
         may_be_more=round(_WIDER * guessed)
         + _heavier(sizes, chosen, requested_bytes)
         + (_UNNAMED_TOWER_BYTES if _unnamed(facts) else 0),
@@ -101,19 +118,29 @@ def _rank_bytes(weights: Weights, facts: ModelFacts, options: EngineOptions, ran
     return max(weights.bytes_on(ranks, options.capability, stage) for stage in stages(facts.dims.layers, options))
 
 
-def _beside(weights: Weights, facts: ModelFacts, options: EngineOptions, flags: MemoryFlags, ranks: Ranks) -> int:
+def _beside(
+    weights: Weights, facts: ModelFacts, options: EngineOptions, flags: MemoryFlags, ranks: Ranks
+) -> Iterator[MemoryItem]:
     """Drafts and adapters, which live on the last stage or on each."""
-    size = adapter_bytes(facts, options, flags)
+    draft = _draft_bytes(weights, facts, options, ranks)
+    if draft and options.speculation:
+        basis: Basis = "assumed" if options.speculation.like_target else "fitted"
+        yield MemoryItem("draft", draft, basis, "weights of what speculates")
+    adapters = adapter_bytes(facts, options, flags)
+    if adapters:
+        yield MemoryItem("adapters", adapters, "fitted", f"{flags.max_loras} slots of rank {flags.max_lora_rank}")
+
+
+def _draft_bytes(weights: Weights, facts: ModelFacts, options: EngineOptions, ranks: Ranks) -> int:
     speculation = options.speculation
     if speculation is None:
-        return size
+        return 0
     if speculation.draft is not None:
-        draft = _read(speculation.draft, None, options)[0]
-        return size + draft.bytes_on(ranks, options.capability)
+        return _read(speculation.draft, None, options)[0].bytes_on(ranks, options.capability)
+    module = total_bytes(weights.draft, ranks, options.capability)
     if speculation.like_target:
-        return size + total_bytes(weights.draft, ranks, options.capability) + _vocabularies_bytes(facts, options)
-    modules = max(1, facts.draft_modules) if speculation.method == "mtp" else 0
-    return size + modules * total_bytes(weights.draft, ranks, options.capability)
+        return module + _vocabularies_bytes(facts, options)
+    return max(1, facts.draft_modules) * module if speculation.method == "mtp" else 0
 
 
 def _vocabularies_bytes(facts: ModelFacts, options: EngineOptions) -> int:

@@ -57,15 +57,8 @@ def drafting_of(spec: VLLMServiceSpec, overrides: Overrides, facts: ModelFacts, 
     """Speculative decoding, whose draft must be known where it could be of any size."""
     where = "spec.engine.speculative" if spec.engine.speculative else "spec.engine.extraArgs: --speculative-config"
 
-    def find(name: str) -> ModelFacts | None:
-        config = given or bundled_config(name)
-        try:
-            return facts_of(config, Overrides()) if config is not None else None
-        except RefusedError:
-            return None
-
     try:
-        found = read_speculation(overrides.speculative, find)
+        found = read_speculation(overrides.speculative, lambda name: draft_facts(name, given))
     except SpeculationError as error:
         raise RefusedError(reasons.BAD_FLAG.name, f"{where}: {error}") from error
     if found.unknown:
@@ -78,6 +71,15 @@ def drafting_of(spec: VLLMServiceSpec, overrides: Overrides, facts: ModelFacts, 
     if problem:
         raise RefusedError(reasons.BAD_FLAG.name, f"{where}: {problem}")
     return found
+
+
+def draft_facts(name: str, given: ModelConfig | None) -> ModelFacts | None:
+    """Facts of a draft model: of the configuration given, else of the bundled one; None where neither can be read."""
+    config = given or bundled_config(name)
+    try:
+        return facts_of(config, Overrides()) if config is not None else None
+    except RefusedError:
+        return None
 
 
 def draft_name(spec: VLLMServiceSpec) -> str | None:

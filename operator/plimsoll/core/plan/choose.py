@@ -10,12 +10,14 @@ from typing import Final
 
 from plimsoll.api import reasons
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.core.plan.claims import claims_problem
 from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
 from plimsoll.core.plan.explain import MOST_REJECTED, bounded, plan_of, rejections
 from plimsoll.core.plan.fit import Failed
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig
 from plimsoll.core.plan.nearest import nearest_changes, within_the_model
+from plimsoll.core.plan.pods import check_pods
 from plimsoll.core.plan.result import Plan, Refusal, RefusedError
 from plimsoll.core.plan.search import Candidate, polished, search
 from plimsoll.core.plan.wish import Wish, resolve_wish
@@ -34,6 +36,7 @@ def plan_service(
 ) -> Plan | Refusal:
     """The plan of a service that must have room for ``replicas``. Never raises for a spec that the API accepts."""
     try:
+        check_pods(spec, inventory)
         wish = resolve_wish(spec, replicas, config, inventory, correction)
         _check_model_limit(wish)
     except RefusedError as refused:
@@ -42,7 +45,8 @@ def plan_service(
     if not found.candidates:
         return _cut(_refusal(wish, found.failed))
     best = _as_asked(wish, polished(wish, found.candidates[0]))
-    return bounded(plan_of(wish, best, rejections(wish, best, found)))
+    plan = bounded(plan_of(wish, best, rejections(wish, best, found)))
+    return claims_problem(spec, plan.choice, inventory.claims) or plan
 
 
 def _check_model_limit(wish: Wish) -> None:

@@ -3,14 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.core.kv import EngineOptions, KVLayout, plan_layout
-from plimsoll.core.kv import Refusal as EngineRefusal
-from plimsoll.core.plan.extra_args import BadFlagError, argv_flags
+from plimsoll.core.kv import KVLayout
 from plimsoll.core.plan.result import Plan
-from plimsoll.core.serve_flags import read_serve_flags
-from plimsoll.facts import gpus
-from plimsoll.facts.engines import EngineVersion
-from plimsoll.facts.models import ModelFacts
 
 SHORTEST_TOKENS: Final = 256
 POINTS_PER_DOUBLING: Final = 2
@@ -27,23 +21,6 @@ class FleetSize:
     def replicas_for(self, requests: float) -> int:
         """The fewest replicas that hold ``requests`` at once."""
         return max(1, -int(-requests // self.requests_per_replica))
-
-
-def layout_of(plan: Plan, facts: ModelFacts) -> KVLayout | None:
-    """The KV layout that the plan's own argv gives; None when it is not the one the plan was made with.
-
-    Read back from the argv so that a picture can never show another engine than the one that will run.
-    """
-    gpu = gpus.find(plan.choice.gpu)
-    if gpu is None:
-        return None
-    try:
-        version = EngineVersion.parse(plan.choice.engine_version)
-        options = read_serve_flags(argv_flags(plan.choice.args, version), version).options
-        layout = plan_layout(facts, EngineOptions(device=gpu, version=version, **options))
-    except (EngineRefusal, BadFlagError, ValueError):
-        return None
-    return layout if layout.bytes_per_block == plan.kv.bytes_per_block else None
 
 
 def requests_at_once(layout: KVLayout, num_blocks: int, tokens: int) -> float:

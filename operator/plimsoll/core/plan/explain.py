@@ -60,6 +60,7 @@ def plan_of(wish: Wish, best: Candidate, rejected: tuple[Rejected, ...]) -> Plan
         slo_met=_slo_met(wish, best.serving),
         rejected=rejected,
         assumptions=tuple(_short(note) for note in notes)[:MOST_ASSUMPTIONS],
+        policy=wish.inventory.policy,
     )
 
 

@@ -23,12 +23,14 @@ _LISTS: Final = frozenset(
      "middleware", "compile_sizes"}
 )  # fmt: skip
 _VALUE_OPTIONAL: Final = frozenset({"hf_token"})
+_LONGEST_DRAIN_SECONDS: Final = 1_000_000
 _LEVEL: Final = re.compile(r"-O\.?(\d)")
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 _OURS_ALONE: Final[Mapping[str, str]] = {
     "model": "set spec.model.id instead",
     "model_tag": "set spec.model.id instead",
     "port": "the Service and the probes use 8000",
+    "uds": "the Service and the probes use port 8000",
     "config": "a file would hide flags from the arithmetic: write them out",
     "headless": "the roll-out decides which pod serves",
     "nnodes": "the roll-out numbers the nodes",
@@ -91,6 +93,8 @@ def read_overrides(args: Sequence[str], version: EngineVersion, context_tokens: 
         raise BadFlagError(refusal.message) from refusal
     _check_context(read.options.get("max_model_len"), context_tokens)
     _check_tools(given)
+    _check_shutdown(given)
+    _check_host(given)
     values = {dest: argument.value for dest, argument in given.items()}
     return Overrides(read.options, read.memory, read.hf_overrides, read.speculative, values)
 
@@ -190,6 +194,21 @@ def _check_context(length: int | None, context_tokens: int) -> None:
 def _check_tools(given: Mapping[str, Argument]) -> None:
     if "enable_auto_tool_choice" in given and "tool_call_parser" not in given:
         raise BadFlagError("--enable-auto-tool-choice: needs --tool-call-parser beside it")
+
+
+def _check_host(given: Mapping[str, Argument]) -> None:
+    """Probes and the Service reach the pod's own address, never its loopback."""
+    host = str(given["host"].value) if "host" in given else ""
+    if host in {"localhost", "::1"} or host.startswith("127."):
+        raise BadFlagError(f"--host: {host} is reached by nobody outside the container; leave it out, or 0.0.0.0")
+
+
+def _check_shutdown(given: Mapping[str, Argument]) -> None:
+    """The grace period of the pods follows this flag, so it must be a number."""
+    value = str(given["shutdown_timeout"].value) if "shutdown_timeout" in given else "0"
+    if not (value.isascii() and value.isdigit() and int(value) <= _LONGEST_DRAIN_SECONDS):
+        shown = _short(value)
+        raise BadFlagError(f"--shutdown-timeout: {shown} is not a number of seconds from 0 to {_LONGEST_DRAIN_SECONDS}")
 
 
 def _short(text: str, limit: int = 80) -> str:

@@ -28,6 +28,7 @@ from plimsoll.core.plan.result import Rejected
 from plimsoll.core.plan.shapes import Shape, partition_problem
 from plimsoll.core.plan.wish import Wish
 from plimsoll.facts import engines
+from plimsoll.facts.engine_flags import surely_knows
 from plimsoll.facts.engines import default_utilisation
 
 GDN_PREFILL_BACKEND: Final = "triton"
@@ -41,6 +42,7 @@ HIGHEST_UTILISATION: Final = 0.95
 """Above the engine's default only where nothing else fits: driver and NCCL need the rest (``vllm-memory.md`` 4.1)."""
 LOWER_UTILISATIONS: Final = (0.9, 0.87, 0.84, 0.8)
 
+_NODES_FLAG: Final = "--nnodes"
 # Set from shape and knobs, which already hold what the user said.
 _KNOBS: Final = frozenset({"max_model_len", "max_num_batched_tokens", "max_num_seqs"})
 # Logits, their copies and the penalties' counts.
@@ -105,6 +107,9 @@ def fit(wish: Wish, shape: Shape, kv_dtype: str = "auto") -> Engine | Failed:
     problem = partition_problem(wish.facts, shape)
     if problem:
         return Failed(shape, Rejected(str(shape), reasons.HEADS_NOT_DIVISIBLE.name, f"{problem} ({shape})"))
+    if shape.nodes > 1 and not surely_knows(_NODES_FLAG, wish.version):
+        message = f"vLLM {wish.written_version} has no {_NODES_FLAG}: replicas over several nodes need a newer one"
+        return Failed(shape, Rejected(str(shape), reasons.SEVERAL_NODES.name, message))
     return _too_heavy(wish, shape) or _turned(wish, shape, kv_dtype)
 
 

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from plimsoll.api.inventory import ClusterInventory, ProductInventory, parse_inventory
 from plimsoll.api.parse import field_errors
+from plimsoll.core.plan.claims import Claims
 from plimsoll.core.policy import PodPolicy
 from plimsoll.facts import gpus
 from plimsoll.facts.gpus import GPU
@@ -35,6 +36,11 @@ class Stock:
     reserve_bytes: int = 0
     mixed: bool = False
 
+    @property
+    def says_memory(self) -> bool:
+        """Whether somebody said how much of a GPU there is for an engine."""
+        return self.memory_bytes is not None or self.reserve_bytes > 0
+
 
 _NOTHING: Final = Stock()
 
@@ -43,12 +49,13 @@ _NOTHING: Final = Stock()
 class Inventory:
     """Stocks by node label, and the GPUs that one service may hold of all products together.
 
-    ``policy`` is what the operator's owner decides about pods.
+    ``policy`` is what the operator's owner decides about pods, ``claims`` the volumes that the service names.
     """
 
     products: Mapping[str, Stock] = field(default_factory=dict)
     gpu_budget: int | None = None
     policy: PodPolicy = field(default_factory=PodPolicy)
+    claims: Claims = field(default_factory=dict)
 
     def of(self, label: str) -> Stock:
         """The stock of a product; nothing is known of one that is not listed."""

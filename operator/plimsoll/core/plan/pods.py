@@ -2,19 +2,43 @@
 
 from collections.abc import Iterator
 
+from plimsoll.api import reasons
 from plimsoll.api.units import duration_seconds, quantity_bytes
+from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.lifecycle.drain import Generation, drain
+from plimsoll.core.lifecycle.figures import Drain, Host, Startup
 from plimsoll.core.lifecycle.host import GIB, IMAGE_CACHE_BYTES, HostLoad, host
 from plimsoll.core.lifecycle.startup import Load, fetches, source_kind, startup
+from plimsoll.core.manifests.container import CONTAINER
 from plimsoll.core.memory.loaded import adapter_bytes
 from plimsoll.core.memory.step import captured_sizes
+from plimsoll.core.plan.claims import claim_names, exclusive
 from plimsoll.core.plan.fit import Engine
-from plimsoll.core.plan.result import Drain, Host, Range, Startup
+from plimsoll.core.plan.inventory import Inventory
+from plimsoll.core.plan.result import Range, RefusedError
 from plimsoll.core.plan.serving import EngineService
 from plimsoll.core.plan.wish import Wish
+from plimsoll.core.podtemplate.check import source_refusals, template_refusals
+from plimsoll.core.podtemplate.words import plain
+from plimsoll.facts.engine_env import is_outside_arithmetic
 from plimsoll.facts.engine_flags import surely_knows
 
 DRAIN_FLAG = "--shutdown-timeout"
+
+
+def check_pods(spec: VLLMServiceSpec, inventory: Inventory) -> None:
+    """Refuse pods that the service may not have.
+
+    Raises:
+        RefusedError: with everything that is wrong, in the words of the contract.
+    """
+    allowed = inventory.policy.allow
+    for reason, found in (
+        (reasons.SOURCE_REFUSED, [*source_refusals(spec.model.source, allowed)]),
+        (reasons.POD_TEMPLATE_REFUSED, template_refusals(spec, allowed)),
+    ):
+        if found:
+            raise RefusedError(reason.name, "; ".join(found))
 
 
 def startup_of(wish: Wish, engine: Engine) -> Startup:
@@ -86,6 +110,7 @@ def host_of(wish: Wish, engine: Engine) -> Host:
             if cache is None
             else int(asked.gibibytes("mm_processor_cache_gb") * GIB),
             shared_memory_bytes=quantity_bytes(shared) if shared else None,
+            exclusive_volume=bool(exclusive(wish.inventory.claims)),
         )
     )
 
@@ -102,3 +127,19 @@ def about_pods(wish: Wish, end: Drain) -> Iterator[str]:
             f"drain: vLLM {wish.version} has no {DRAIN_FLAG}: an ending pod goes on to serve for "
             f"{end.pre_stop_seconds} s, busy or not, and then aborts"
         )
+    unread = [name for name in claim_names(wish.spec) if name not in wish.inventory.claims]
+    if unread:
+        yield f"claims: {', '.join(unread)} could not be looked at: taken to be shareable between nodes"
+    yield from _about_variables(wish)
+
+
+def _about_variables(wish: Wish) -> Iterator[str]:
+    """Variables of the engine that no plan can count on."""
+    template = wish.spec.pod_template
+    containers = plain(template).get("spec", {}).get("containers", ()) if template else ()
+    for container in (each for each in containers if each["name"] == CONTAINER):
+        odd = [each["name"] for each in container.get("env", ()) if is_outside_arithmetic(each["name"])]
+        if odd:
+            yield f"variables: {', '.join(odd)} may move memory or speed: the arithmetic does not know how"
+        if container.get("envFrom"):
+            yield "variables: what envFrom brings is not checked and not counted"

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, Literal
 
+from plimsoll.core.lifecycle.figures import Drain, Host, Startup
+from plimsoll.core.policy import PodPolicy
+
 Basis = Literal["exact", "fitted", "assumed"]
 Answer = Literal["yes", "no", "unknown"]
 
@@ -76,43 +79,6 @@ class Nearest:
 
 
 @dataclass(frozen=True)
-class Startup:
-    """From a container's start to its first request: an estimate on the slow side, and what follows from it.
-
-    ``probe_seconds`` is the start-up probe's budget; ``deadline_seconds`` adds the pull of images and the scheduling.
-    """
-
-    seconds: int
-    fetch_seconds: int
-    read_seconds: int
-    process_seconds: int
-    compile_seconds: int
-    capture_seconds: int
-    probe_seconds: int
-    deadline_seconds: int
-    basis: str
-
-
-@dataclass(frozen=True)
-class Drain:
-    """How a pod ends: endpoints leave, requests in flight finish, and only then it is killed."""
-
-    pre_stop_seconds: int
-    timeout_seconds: int
-    grace_seconds: int
-    basis: str
-
-
-@dataclass(frozen=True)
-class Host:
-    """What a pod requests of its host beside GPUs; shared memory is part of its memory."""
-
-    memory_bytes: int
-    cpu_cores: int
-    shared_memory_bytes: int
-
-
-@dataclass(frozen=True)
 class Plan:
     """A feasible plan."""
 
@@ -127,6 +93,8 @@ class Plan:
     slo_met: Answer = "unknown"
     rejected: tuple[Rejected, ...] = ()
     assumptions: tuple[str, ...] = ()
+    policy: PodPolicy = field(default_factory=PodPolicy)
+    """Under which it was made, and its pods are rendered; not reported."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +115,7 @@ class RefusedError(Exception):
         self.answer = Refusal(reason, message, nearest=nearest)
 
 
+_UNREPORTED = frozenset({"policy"})
 _OUTSIDE = {
     "available_kv_bytes": "availableKVBytes",
     "source": "from",
@@ -156,7 +125,11 @@ _OUTSIDE = {
 def to_json(value: Any) -> Any:  # noqa: ANN401 - any dataclass of this module
     """The contract's JSON of a plan or a part of it: camelCase keys, None and empty notes left out."""
     if is_dataclass(value) and not isinstance(value, type):
-        pairs = ((_OUTSIDE.get(f.name, _camel(f.name)), to_json(getattr(value, f.name))) for f in fields(value))
+        pairs = (
+            (_OUTSIDE.get(f.name, _camel(f.name)), to_json(getattr(value, f.name)))
+            for f in fields(value)
+            if f.name not in _UNREPORTED
+        )
         return {k: v for k, v in pairs if v is not None}
     if isinstance(value, Mapping):
         return {k: to_json(v) for k, v in value.items()}

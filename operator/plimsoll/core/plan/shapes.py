@@ -82,9 +82,14 @@ class Fixed:
         return any(size is not None for size in (self.tensor, self.pipeline, self.data, self.context, self.experts))
 
 
+def is_shared(label: str) -> bool:
+    """Whether a node shares each GPU among several pods by time slicing, as its label then says."""
+    return label.upper().endswith("-SHARED")
+
+
 def node_size(gpu: GPU, label: str, known: int | None) -> int:
     """GPUs of one node; a MIG slice or a shared GPU has no peers."""
-    if gpu.mig_profile is not None or label.upper().endswith("-SHARED"):
+    if gpu.mig_profile is not None or is_shared(label):
         return 1
     return known or gpu.gpus_per_node or DEFAULT_GPUS_PER_NODE
 

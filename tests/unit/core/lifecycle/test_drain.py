@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.core.lifecycle.drain import MOST_SECONDS, Generation, drain
-from tests.unit.core.plan.asking import H100, L40S, flags, load, plan
+from tests.unit.core.plan.asking import H100, L40S, answer, flags, load, plan, refusal
 
 generations = st.builds(
     Generation,
@@ -67,6 +67,21 @@ def test_what_the_user_asks_for_wins() -> None:
     assert (asked.pre_stop_seconds, asked.timeout_seconds, asked.grace_seconds) == (15, 1200, 1245)
     own = plan("Qwen/Qwen3-8B", L40S, 8192, args=["--shutdown-timeout", "700"]).drain
     assert own.grace_seconds > 700
+
+
+@pytest.mark.parametrize(
+    ("host", "fine"), [("127.0.0.1", False), ("localhost", False), ("0.0.0.0", True), ("::", True)]
+)
+def test_an_engine_must_be_reachable_from_outside_its_container(host: str, fine: bool) -> None:
+    found = answer("Qwen/Qwen3-8B", L40S, 8192, args=["--host", host])
+    assert (getattr(found, "reason", None) is None) is fine
+
+
+@pytest.mark.parametrize("value", ["soon", "-1", "9999999", "1.5"])
+def test_a_timeout_that_is_no_number_is_refused(value: str) -> None:
+    found = refusal("Qwen/Qwen3-8B", L40S, 8192, args=[f"--shutdown-timeout={value}"])
+    assert found.reason == "BadFlag"
+    assert "--shutdown-timeout" in found.message
 
 
 @pytest.mark.parametrize("minimum", [1, 4])

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.core.lifecycle.startup import BYTES_PER_SECOND, LEAST_PROBE_SECONDS, Load, SourceKind, startup
+from plimsoll.core.plan.inventory import Inventory
+from plimsoll.core.policy import read_policy
 from tests.unit.core.plan.asking import H100, L40S, plan
 
 SMALL = Load(source="hub", read_bytes=16 * 10**9, ranks=1, layers=32, captured_sizes=67, fetched_bytes=16 * 10**9)
@@ -88,7 +90,8 @@ def test_a_large_image_of_weights_moves_the_deadline_and_not_the_probe() -> None
     ],
 )
 def test_a_plan_states_where_its_budget_comes_from(source: dict[str, object] | None, fetched: bool, read: str) -> None:
-    found = plan("Qwen/Qwen3-8B", L40S, 8192, source=source).startup
+    allowed = Inventory(policy=read_policy({"allow": {"hostPaths": ["/mnt"]}}))
+    found = plan("Qwen/Qwen3-8B", L40S, 8192, source=source, inventory=allowed).startup
     assert (found.fetch_seconds > 0) is fetched
     assert f"GB from {read} at" in found.basis
 

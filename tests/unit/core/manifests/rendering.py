@@ -7,6 +7,7 @@ from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan
+from plimsoll.core.policy import PodPolicy, read_policy
 from plimsoll.core.request import Request, read_request
 
 SPEC: dict[str, Any] = {
@@ -23,16 +24,20 @@ def request(annotations: dict[str, str] | None = None, **fields: Any) -> Request
     return read_request({"metadata": meta, "spec": spec})
 
 
-def planned(asked: Request, config: ModelConfig | None = None) -> Plan:
+OPEN = read_policy({"allow": {"hostPaths": ["/mnt"]}})
+"""A policy that lets a node's folder be used."""
+
+
+def planned(asked: Request, config: ModelConfig | None = None, policy: PodPolicy = OPEN) -> Plan:
     known = config or bundled_config(asked.spec.model.id)
-    found = plan_service(asked.spec, 1, known, Inventory())
+    found = plan_service(asked.spec, 1, known, Inventory(policy=policy))
     assert isinstance(found, Plan), found
     return found
 
 
-def template(config: ModelConfig | None = None, **fields: Any) -> dict[str, Any]:
+def template(config: ModelConfig | None = None, policy: PodPolicy = OPEN, **fields: Any) -> dict[str, Any]:
     asked = request(**fields)
-    return dict(rollout.render(asked, planned(asked, config), 1).template)
+    return dict(rollout.render(asked, planned(asked, config, policy), 1).template)
 
 
 def pod(**fields: Any) -> dict[str, Any]:

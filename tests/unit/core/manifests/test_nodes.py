@@ -73,6 +73,15 @@ def test_only_the_leader_is_behind_the_service_and_counts_as_a_replica(leader: T
         assert not _selected(worker, selector)
 
 
+def test_a_users_own_labels_are_on_every_node() -> None:
+    labels = {"team": "docs", "app.kubernetes.io/name": "vllm"}
+    base = several.revision().template
+    made = node_templates({**base, "metadata": {"labels": labels}}, "svc", 2)
+    assert made.worker is not None
+    assert made.worker["metadata"]["labels"]["team"] == "docs"
+    assert made.worker["metadata"]["labels"]["app.kubernetes.io/name"] == "vllm-worker"
+
+
 def test_what_serves_nothing_is_not_probed_and_opens_no_port(leader: Template, worker: Template) -> None:
     assert {"ports", "startupProbe", "readinessProbe"} <= _engine(leader).keys()
     assert not {"ports", "startupProbe", "readinessProbe", "livenessProbe"} & _engine(worker).keys()

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api import names
+from plimsoll.core.manifests.container import SHM_VOLUME
 from plimsoll.core.manifests.gpu import gpu_claim
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.steps import Step
@@ -44,9 +45,9 @@ def test_the_end_of_a_pod_follows_the_plan() -> None:
 
 def test_shared_memory_and_requests_are_the_plans() -> None:
     spec, host = pod(), planned(request()).host
-    (shared,) = (volume["emptyDir"] for volume in spec["volumes"] if volume["name"] == "shm")
+    (shared,) = (volume["emptyDir"] for volume in spec["volumes"] if volume["name"] == SHM_VOLUME)
     assert shared == {"medium": "Memory", "sizeLimit": str(host.shared_memory_bytes)}
-    assert {"name": "shm", "mountPath": "/dev/shm"} in spec["containers"][0]["volumeMounts"]
+    assert {"name": SHM_VOLUME, "mountPath": "/dev/shm"} in spec["containers"][0]["volumeMounts"]
     requests = spec["containers"][0]["resources"]["requests"]
     assert requests == {"cpu": str(host.cpu_cores), "memory": str(host.memory_bytes)}
 
@@ -105,6 +106,21 @@ def test_a_slice_of_a_gpu_is_planned_and_asked_for() -> None:
     spec = pod(hardware={"gpu": "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb"})
     assert spec["nodeSelector"] == {names.GPU_PRODUCT_LABEL: "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb"}
     assert spec["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "started_by"),
+    [
+        pytest.param({}, None, id="the image's own entry point"),
+        pytest.param({"version": "0.19.1"}, None, id="of an older release"),
+        pytest.param({"version": "0.11.0"}, ["vllm", "serve"], id="which once took no model's name"),
+        pytest.param({"image": "nvcr.example.com/vllm:26.01"}, ["vllm", "serve"], id="an own image"),
+    ],
+)
+def test_what_starts_the_engine(asked: dict[str, Any], started_by: list[str] | None) -> None:
+    container = engine(engine=asked)
+    assert container.get("command") == started_by
+    assert container["args"][0] == "Qwen/Qwen3-8B"
 
 
 def test_ranks_of_one_pod_are_its_gpus() -> None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.core.manifests.weights import CACHE, WEIGHTS
+from plimsoll.core.manifests.container import CACHE, WEIGHTS
 from tests.unit.core.manifests.rendering import engine, env, planned, pod, request, template
 
 MODEL = "Qwen/Qwen3-8B"

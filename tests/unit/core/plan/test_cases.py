@@ -10,6 +10,7 @@ from tests.unit.core.plan.asking import A100, B200, H100, H200, L4, L40S, answer
 
 CHAT = {"load": load(16), "slo": {"ttft": "3s", "itl": "80ms"}}
 BUSY = {"load": load(rate=4), "slo": {"ttft": "3s", "itl": "80ms"}}
+LLAMA70, LLAMA70_FP8 = "meta-llama/Llama-3.3-70B-Instruct", "nvidia/Llama-3.3-70B-Instruct-FP8"
 NINE, QWEN32 = "Qwen/Qwen3.5-9B", "Qwen/Qwen3-32B"
 
 
@@ -28,21 +29,33 @@ NINE, QWEN32 = "Qwen/Qwen3.5-9B", "Qwen/Qwen3-32B"
         ),
         pytest.param(QWEN32, L40S, 32_768, "TP2", id="61 GiB of weights on 44 GiB GPUs"),
         pytest.param(QWEN32, H100, 32_768, "TP1", id="61 of 73 GiB are weights: 8 GiB of KV fit a smaller step"),
-        pytest.param("meta-llama/Llama-3.1-70B", A100, 32_768, "TP2", id="131 GiB and 5 a GPU: two A100, share raised"),
-        pytest.param("nvidia/Llama-3.1-70B-Instruct-FP8", H100, 32_768, "TP1", id="67 of 75 GiB, fp8 KV: one H100"),
-        pytest.param("nvidia/Llama-3.1-70B-Instruct-FP8", L40S, 32_768, "TP2", id="67 GiB on two L40S, share raised"),
+        pytest.param(LLAMA70, A100, 32_768, "TP2", id="131 GiB and 5 a GPU: two A100, share raised"),
+        pytest.param(LLAMA70, H200, 32_768, "TP2", id="131 GiB of weights leave nothing of one H200's 138"),
+        pytest.param(LLAMA70_FP8, H100, 32_768, "TP1", id="67 of 75 GiB, fp8 KV: one H100"),
+        pytest.param(LLAMA70_FP8, L40S, 32_768, "TP2", id="67 GiB on two L40S, share raised"),
+        pytest.param(
+            "RedHatAI/Llama-3.3-70B-Instruct-FP8-dynamic", H100, 32_768, "TP2", id="67 GiB, bf16 KV: two H100"
+        ),
         pytest.param("openai/gpt-oss-120b", H100, 131_072, "TP1", id="mxfp4 experts: 61 GiB on one H100"),
+        pytest.param("openai/gpt-oss-120b", L40S, 131_072, "TP2", id="mxfp4 experts: 61 GiB on two L40S"),
+        pytest.param("Qwen/Qwen3-235B-A22B", H200, 32_768, "TP4", id="438 GiB in bf16 over four H200"),
+        pytest.param("Qwen/Qwen3-235B-A22B", H100, 32_768, "TP8", id="438 GiB in bf16 over eight H100"),
         pytest.param("Qwen/Qwen3-235B-A22B-FP8", H100, 32_768, "TP4", id="220 GiB over four H100"),
         pytest.param("Qwen/Qwen3-235B-A22B-FP8", H200, 32_768, "TP2", id="220 GiB over two H200"),
         pytest.param("deepseek-ai/DeepSeek-V3.2", H200, 65_536, "TP8", id="642 GiB over eight H200"),
         pytest.param("deepseek-ai/DeepSeek-V3.2", H100, 65_536, "TP8 PP2", id="642 GiB are more than one H100 node"),
         pytest.param("moonshotai/Kimi-K2-Instruct", B200, 65_536, "TP8", id="about 1 TB over eight B200"),
-        pytest.param("zai-org/GLM-4.7", H200, 65_536, "TP8", id="bf16 355B over eight H200"),
+        pytest.param("moonshotai/Kimi-K2-Instruct", H200, 65_536, "TP8", id="about 960 GiB over eight H200"),
+        pytest.param("zai-org/GLM-4.6", H200, 65_536, "TP8", id="bf16 355B over eight H200"),
+        pytest.param("zai-org/GLM-4.6", H100, 65_536, "TP8 PP2", id="662 GiB are more than one H100 node"),
+        pytest.param("google/gemma-3-27b-it", L40S, 65_536, "TP2", id="51 GiB on two L40S"),
+        pytest.param("google/gemma-3-27b-it", H100, 65_536, "TP1", id="51 GiB on one H100, five of six layers slide"),
         pytest.param("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", H100, 131_072, "TP1", id="Nemotron on one H100"),
         pytest.param("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", L40S, 131_072, "TP2", id="Nemotron on two L40S"),
         pytest.param("mistralai/Mixtral-8x7B-v0.1", H100, 32_768, "TP2", id="87 GiB on two H100"),
         pytest.param("mistralai/Mixtral-8x7B-v0.1", L40S, 32_768, "TP4", id="87 GiB: two L40S hold 88 in all"),
         pytest.param("Qwen/Qwen3-VL-8B-Instruct", L40S, 32_768, "TP1", id="a vision model with its tower on one L40S"),
+        pytest.param("Qwen/Qwen3-VL-8B-Instruct", L4, 32_768, "TP2", id="a vision model with its tower on two L4"),
         # 10 KV heads: 1, 2, 5 and 10 ranks; 27 GiB of weights need two L4.
         pytest.param("microsoft/phi-4", L4, 16_384, "TP2", id="phi-4 stops at TP2"),
     ],
@@ -60,10 +73,11 @@ def test_context_alone_takes_the_smallest_shape(model: str, gpu: str, context: i
     [
         pytest.param(NINE, (L40S, H100), 32_768, id="Qwen3.5-9B"),
         pytest.param(QWEN32, (L40S, H100), 32_768, id="Qwen3-32B"),
-        pytest.param("meta-llama/Llama-3.1-70B", (A100, H100), 32_768, id="Llama 70B"),
-        pytest.param("nvidia/Llama-3.1-70B-Instruct-FP8", (H100, H200), 32_768, id="Llama 70B fp8"),
+        pytest.param(LLAMA70, (A100, H100), 32_768, id="Llama 70B"),
+        pytest.param(LLAMA70_FP8, (H100, H200), 32_768, id="Llama 70B fp8"),
         pytest.param("openai/gpt-oss-120b", (A100, H100), 131_072, id="gpt-oss-120b"),
-        pytest.param("Qwen/Qwen3-235B-A22B-FP8", (H100, H200), 32_768, id="Qwen3-235B"),
+        pytest.param("Qwen/Qwen3-235B-A22B", (H100, H200), 32_768, id="Qwen3-235B"),
+        pytest.param("zai-org/GLM-4.6", (H200, B200), 65_536, id="GLM 4.6"),
         pytest.param("deepseek-ai/DeepSeek-V3.2", (H200, B200), 65_536, id="DeepSeek V3.2"),
         pytest.param("moonshotai/Kimi-K2-Instruct", (H200, B200), 65_536, id="Kimi K2"),
         pytest.param("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", (L40S, H100), 131_072, id="Nemotron 3 Nano"),

@@ -7,10 +7,12 @@ import pytest
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.kv import KVLayout
 from plimsoll.core.plan.choose import plan_service
-from plimsoll.core.plan.curves import capacity_curve, fleet_size, layout_of, requests_at_once
+from plimsoll.core.plan.curves import capacity_curve, fleet_size, requests_at_once
 from plimsoll.core.plan.model import bundled_config
+from plimsoll.core.plan.readback import planned_engine
 from plimsoll.core.plan.result import Plan
-from plimsoll.facts.models import read_model
+from tests.unit.core.plan.asking import H100
+from tests.unit.core.plan.asking import plan as asked
 
 MODELS = ["Qwen/Qwen3.5-9B", "Qwen/Qwen3-8B", "openai/gpt-oss-20b", "google/gemma-3-27b-it"]
 
@@ -28,9 +30,9 @@ def planned(model: str, context: int = 16384) -> tuple[Plan, KVLayout]:
     assert config is not None
     plan = plan_service(spec, 1, config)
     assert isinstance(plan, Plan)
-    layout = layout_of(plan, read_model(config.config, config.quant_config))
-    assert layout is not None, "the plan's own argv must give the plan's own layout back"
-    return plan, layout
+    engine = planned_engine(plan, config)
+    assert engine is not None, "the plan's own argv must give the plan's own layout back"
+    return plan, engine.layout
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -54,3 +56,13 @@ def test_a_fleet_holds_its_load_and_no_smaller_one_does(model: str) -> None:
         replicas = size.replicas_for(requests)
         assert replicas * size.requests_per_replica >= requests
         assert replicas == 1 or (replicas - 1) * size.requests_per_replica < requests
+
+
+def test_drafts_and_stretched_positions_are_read_back_too() -> None:
+    model, draft = "Qwen/Qwen3-8B", {"method": "DraftModel", "model": "Qwen/Qwen3-0.6B", "tokens": 3}
+    config = bundled_config(model)
+    assert config is not None
+    plan = asked(model, H100, 65_536, ropeScaling="YaRN", engine={"speculative": draft})
+    engine = planned_engine(plan, config)
+    assert engine is not None
+    assert engine.layout.bytes_per_block == plan.kv.bytes_per_block

@@ -5,7 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from plimsoll.core.plan.inventory import Inventory, Stock
 from plimsoll.core.plan.model import bundled_config
+from plimsoll.core.plan.result import Refusal
+from tests.unit.core.manifests import rendering
 from tests.unit.core.plan.asking import A100, H100, L4, L40S, answer, flags, load, plan, refusal
 
 NINE, QWEN8, QWEN32 = "Qwen/Qwen3.5-9B", "Qwen/Qwen3-8B", "Qwen/Qwen3-32B"
@@ -66,6 +69,45 @@ def test_a14_towers_do_not_decide_the_divisor() -> None:
     assert found.choice.tensor_parallel == 8
 
 
+def test_a16_a_pod_holds_whole_gpus_and_shared_ones_are_not_guessed_at() -> None:
+    """Time slicing parts no memory: a second engine on the card would find less than it was planned with."""
+    container = rendering.engine(engine={"extraArgs": ["-tp=2"]})
+    assert int(container["resources"]["limits"]["nvidia.com/gpu"]) == 2
+    no = refusal(QWEN8, f"{L40S}-SHARED", 8192)
+    assert no.reason == "SharedGPU"
+    assert "reserveGiB" in no.message
+    kept = Inventory({f"{L40S}-SHARED": Stock(reserve_bytes=20 << 30)})
+    beside = plan(QWEN8, f"{L40S}-SHARED", 8192, inventory=kept)
+    assert float(flags(beside)["--gpu-memory-utilization"]) < 0.52
+    assert plan(QWEN8, [f"{L40S}-SHARED", H100], 8192).choice.gpu == H100
+
+
+def test_a20_a_kind_of_cache_that_nobody_described_is_refused_never_guessed() -> None:
+    known = bundled_config(QWEN8)
+    assert known is not None
+    unheard = {"architectures": ["TomorrowForCausalLM"], "model_type": "tomorrow"}
+    strange = replace(known, config={**known.config, **unheard})
+    no = answer(QWEN8, L40S, 8192, config=strange)
+    assert isinstance(no, Refusal)
+    assert no.reason == "UnknownArchitecture"
+    assert "TomorrowForCausalLM" in no.message
+
+
+def test_a22_graphs_are_inside_the_share_only_from_the_release_that_counts_them_there() -> None:
+    old, new = (plan(QWEN8, H100, 8192, engine={"version": version}) for version in ("0.19.1", "0.22.1"))
+    assert "cuda_graphs" not in {item.item for item in old.memory}
+    assert "cuda_graphs" in {item.item for item in new.memory}
+
+
+@pytest.mark.parametrize("model", [QWEN8, "openai/gpt-oss-20b", "Qwen/Qwen3-30B-A3B", NINE])
+def test_a25_a_context_is_promised_at_the_low_end_of_what_profiling_may_leave(model: str) -> None:
+    """Dense, experts, experts without blocks of their own, hybrid: what only the middle would hold is not promised."""
+    found = plan(model, L40S, 8192, 2, textOnly=True)
+    rooms, kv = found.available_kv_bytes, found.kv
+    assert rooms.low < rooms.mid - (512 << 20)
+    assert kv.num_blocks == int(rooms.mid) // kv.bytes_per_block
+
+
 def test_a26_sequences_times_vocabulary_take_memory() -> None:
     few, many = (plan(NINE, H100, 8192, args=[f"--max-num-seqs={n}"]) for n in (32, 1024))
     assert many.available_kv_bytes.mid < few.available_kv_bytes.mid
@@ -80,6 +122,18 @@ def test_a28_a_refusal_offers_context_gpus_and_kv_dtype() -> None:
     no = refusal("meta-llama/Llama-3.1-70B", L40S, 131_072, 4)
     changed = {change.change.split(":")[0] for change in no.nearest}
     assert {"contextTokens", "maxGPUs", "engine.extraArgs"} <= changed
+
+
+def test_a30_a34_a_token_costs_kv_heads_times_head_size() -> None:
+    """Qwen3-8B: 36 layers, 8 KV heads of 128 (not 32 query heads, not the hidden size), K and V in bfloat16."""
+    found = plan(QWEN8, H100, 8192)
+    assert found.kv.bytes_per_block // found.kv.block_size == 36 * 8 * (128 + 128) * 2
+
+
+def test_a33_a_model_without_a_configuration_is_refused_with_what_to_do() -> None:
+    no = refusal("acme/secret-70B", H100, 8192)
+    assert no.reason == "UnknownModel"
+    assert "spec.model.configRef" in no.message
 
 
 def test_a36_sequences_never_exceed_what_the_pool_holds_at_typical_length() -> None:
@@ -100,6 +154,13 @@ def test_a42_an_unknown_gpu_is_refused_with_names_near_it() -> None:
     no = refusal(QWEN8, "NVIDIA-H999-80GB-HBM3", 8192)
     assert no.reason == "UnknownGPU"
     assert H100 in no.message
+
+
+def test_a45_a46_shared_memory_grows_with_the_ranks_unless_the_user_says_otherwise() -> None:
+    one, four = (plan(QWEN8, L40S, 8192, args=[f"-tp={ranks}"]) for ranks in (1, 4))
+    assert four.host.shared_memory_bytes == 4 * one.host.shared_memory_bytes
+    own = plan(QWEN8, L40S, 8192, args=["-tp=4"], engine={"sharedMemory": "1Gi"})
+    assert own.host.shared_memory_bytes == 1 << 30
 
 
 def test_a48_the_context_is_the_one_asked_for_never_the_native_one() -> None:

@@ -9,7 +9,7 @@ from plimsoll.core.plan.extra_args import argv_flags, read_overrides
 from plimsoll.facts import engine_flags, engines
 from plimsoll.facts.engines import EngineVersion
 from plimsoll.facts.parsers import parsers_of
-from tests.unit.core.plan.asking import B200, H100, H200, L40S, flags, load, plan
+from tests.unit.core.plan.asking import B200, H100, H200, L40S, flags, load, plan, refusal
 
 NEWEST = EngineVersion.parse(engines.NEWEST)
 TARGETS = {"load": load(8), "slo": {"ttft": "2s", "itl": "45ms"}}
@@ -162,3 +162,9 @@ def test_a_plan_over_two_nodes_names_leader_and_workers() -> None:
     assert flags(found)["--pipeline-parallel-size"] == "2"
     assert any("rank 0 leads" in note for note in found.assumptions)
     assert plan("deepseek-ai/DeepSeek-V3.2", H200, 65_536, 16).choice.nodes_per_replica == 1
+
+
+def test_several_nodes_need_a_release_that_knows_them() -> None:
+    no = refusal("deepseek-ai/DeepSeek-V3", H100, 65_536, 16, engine={"version": "0.11.0"})
+    assert (no.reason, "vLLM 0.11.0 has no --nnodes" in no.message) == ("SeveralNodes", True)
+    assert plan("deepseek-ai/DeepSeek-V3", H100, 65_536, 16, engine={"version": "0.12.0"}).choice.nodes_per_replica == 2

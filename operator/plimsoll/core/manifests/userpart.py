@@ -1,0 +1,39 @@
+"""The owner's defaults and the user's template in the pod, with what Kubernetes would otherwise leave to chance."""
+
+from typing import Any, Final
+
+from plimsoll.api.podtemplate import PodTemplate
+from plimsoll.core.manifests.merge import merged
+from plimsoll.core.podtemplate.words import plain
+
+_RIGHTS: Final[dict[str, Any]] = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+
+Manifest = dict[str, Any]
+
+
+def with_template(base: Manifest, template: PodTemplate | None, *, restricted: bool) -> Manifest:
+    """The pod template ``base`` with another's fields. ``restricted``: further containers give up rights, too."""
+    if template is None:
+        return base
+    theirs = plain(template)
+    spread = base["spec"]["topologySpreadConstraints"][0]
+    places = [_place(each, spread) for each in theirs.get("spec", {}).get("topologySpreadConstraints", ())]
+    if places:
+        theirs = {**theirs, "spec": {**theirs["spec"], "topologySpreadConstraints": places}}
+    found = merged(base, theirs)
+    return {**found, "spec": _with_rights(found["spec"])} if restricted else found
+
+
+def _place(entry: Manifest, ours: Manifest) -> Manifest:
+    """What is left out of a spread is as in ours; a spread over a key of ours replaces it."""
+    return {**ours, **entry}
+
+
+def _with_rights(spec: Manifest) -> Manifest:
+    """Containers beside the engine's as the level Restricted asks, where they do not say otherwise."""
+    kinds = [kind for kind in ("containers", "initContainers") if kind in spec]
+    return {**spec, **{kind: [_limited(each) for each in spec[kind]] for kind in kinds}}
+
+
+def _limited(container: Manifest) -> Manifest:
+    return {**container, "securityContext": merged(_RIGHTS, container.get("securityContext", {}))}
