@@ -156,7 +156,8 @@ def place(lab: Lab, kubectl: Kubectl, namespace: str) -> Iterator[Place]:
     yield place
     # Groups of eight GPUs a node must be gone before the next test wants them.
     kubectl("delete", "vllmservices", "--all", "-n", namespace)
-    eventually(lambda: not place.all("pods"), within_seconds=60)
+    eventually(lambda: not place.pods(), within_seconds=120)
+    eventually(lambda: not place.all("pods"), within_seconds=120)
 
 
 @pytest.fixture

@@ -148,5 +148,5 @@ def _forbidden(kind: Kind, namespace: str | None) -> str:
     where = f" in namespace {namespace}" if namespace else ""
     return (
         f"{kind.kind} ({kind.api_version}) is served, but the operator may not list and watch "
-        f"{kind.plural}.{kind.group}{where}; nothing is made of it yet, so nothing is amiss"
+        f"{kind.plural}.{kind.group}{where}; grant it the chart's rules for the kind"
     )

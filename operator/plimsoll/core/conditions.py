@@ -138,7 +138,9 @@ def _grave(facts: Facts) -> Problem | None:
 def _in_the_way(facts: Facts) -> Obstacle | None:
     """What keeps the fleet from becoming what is planned; nothing when it is so already."""
     fleet = facts.fleet
-    if facts.waits or fleet is None or fleet.wanted == 0:
+    if fleet is None:
+        return None
+    if facts.waits or fleet.wanted == 0:
         return facts.waits
     return facts.obstacle if _progressing(fleet) else None
 

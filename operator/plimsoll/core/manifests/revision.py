@@ -33,7 +33,7 @@ class Revision:
     @property
     def nodes(self) -> int:
         """Nodes that one replica spans."""
-        return int(self.plan["choice"].get("nodesPerReplica", 1))
+        return int((self.plan.get("choice") or {}).get("nodesPerReplica", 1))
 
     @property
     def deadline_seconds(self) -> int:
