@@ -90,6 +90,8 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
+        scaler = Scaler(NoLooks(), clock.monotonic, clock.wall_seconds, blind=not settings.prometheus_url)
+        autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
         reconciler = Reconciler(
             cache,
@@ -98,6 +100,8 @@ class Operator:
             reporter,
             survey,
             postmortem,
+            scaler,
+            autoscalers,
             clock.wall_seconds,
         )
         others = partial(_lease, cluster)
