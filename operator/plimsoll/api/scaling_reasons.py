@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from plimsoll.api.names import CONTESTED, READY, SCALING_LIMITED, AVAILABLE, STALLED
+from plimsoll.api.names import CONTESTED, SCALING_LIMITED
 from plimsoll.api.reason import Reason, table
 
 MAX_REPLICAS: Final = Reason(

@@ -218,7 +218,7 @@ class Decision(APIModel):
     to: Word | None = Field(default=None, description="The value after, as text.")
     reason: Word = Field(description="Why, as one word.")
     message: Text = Field(description="Why, in a sentence with figures.")
-    inputs: dict[Annotated[str, Field(max_length=64)], Word] = Field(
+    inputs: dict[str, Word] = Field(
         default={}, description="The figures it rests on, as they were then.", max_length=16
     )
     alternatives: tuple[Word, ...] = Field(

@@ -150,18 +150,20 @@ class Reconciler:
 
     async def _size(self, key: Key, service: Mapping[str, Any], request: Request, seen: _Seen) -> Size:
         """How many replicas are wanted. While pods are being replaced, demand waits."""
-        target, live = seen.target, seen.live
-        replaced = target.revision is not None and live is not None and not self._progress(seen).failed
-        mixed = live is not None and live.updated < live.replicas
-        busy = replaced and (mixed or (target.revision is not None and starts_rollout(target.revision, live)))
+        revision, live = seen.target.revision, seen.live
+        if revision is None:
+            return Size(0, 0)
+        if seen.target.frozen and live is not None:
+            return Size(live.asked, min(live.asked, 1))
+        mixed = live is not None and (starts_rollout(revision, live) or live.updated < live.replicas)
         fleet = Fleet(
             key=key,
             request=request,
-            target=target,
+            revision=revision,
             workload=self._workload(request),
             decisions=(service.get("status") or {}).get("decisions") or (),
             pods=seen.pods,
-            busy_with="a roll-out is under way" if busy else "",
+            busy_with="a roll-out is under way" if mixed and not self._progress(seen).failed else "",
         )
         other = await self.autoscalers.of(DEPLOYMENTS.kind, key, edited=not fleet.by_us)
         return self.scaler.size(replace(fleet, other=other))

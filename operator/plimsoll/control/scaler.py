@@ -16,30 +16,18 @@ from plimsoll.core.autoscaler import Autoscaler, contest
 from plimsoll.core.conditions import Problem
 from plimsoll.core.ledger import SCALE, Entry
 from plimsoll.core.limits import limits
+from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.outlook import Scene
 from plimsoll.core.pods import PodState
 from plimsoll.core.replica import capacity_of
 from plimsoll.core.request import Request
-from plimsoll.core.rollout import Target
 from plimsoll.core.scale import DEFAULTS, Decision, History, Limits, State, Tuning, decide
-from plimsoll.core.signals import FleetView
+from plimsoll.core.signals import FleetView, Look
 from plimsoll.core.sizing import Known, Size, Start
 from plimsoll.core.stable_text import stable
 
 WHY_LIMIT: Final = 400
 _NOTHING_SEEN: Final = FleetView(())
-
-
-class Look(Protocol):
-    """A fleet as it was seen, and when, by the monotonic clock."""
-
-    @property
-    def view(self) -> FleetView:
-        """What is known of it."""
-
-    @property
-    def at_seconds(self) -> float:
-        """When it was sampled."""
 
 
 class Looks(Protocol):
@@ -55,7 +43,8 @@ class Fleet:
 
     key: Key
     request: Request
-    target: Target
+    revision: Revision
+    """The plan that is to run."""
     workload: Mapping[str, Any] | None
     """The live workload."""
     decisions: Sequence[Mapping[str, Any]] = ()
@@ -123,22 +112,17 @@ class Scaler:
 
     def size(self, fleet: Fleet) -> Size:
         """The count of a fleet at this moment."""
-        revision = fleet.target.revision
-        if revision is None:
-            return Size(0, 0)
-        if fleet.target.frozen and fleet.live is not None:
-            return Size(fleet.live, min(fleet.live, 1))
         memory = self._memories.setdefault(fleet.key, _Memory())
         start = self._start(fleet, memory)
         self._note(memory, start.entry)
-        bounds = limits(fleet.request, rollout.gpus_per_replica(revision))
+        bounds = limits(fleet.request, rollout.gpus_per_replica(fleet.revision))
         decision, scene = self._decision(fleet, memory, start.replicas, bounds)
         count = self._acted_on(fleet, memory, start, decision, scene)
         _show(fleet, count, decision, scene.view)
         return self._size(fleet, memory, start, count, decision, scene)
 
     def _start(self, fleet: Fleet, memory: _Memory) -> Start:
-        gpus, planned = rollout.gpus_per_replica(fleet.target.revision), rollout.planned_replicas(fleet.target.revision)
+        gpus, planned = rollout.gpus_per_replica(fleet.revision), rollout.planned_replicas(fleet.revision)
         asked = fleet.request.wanted_replicas(gpus, planned)
         recorded = ledger.last(fleet.decisions, SCALE)
         remembered = memory.wanted if fleet.auto and not fleet.request.held_because else None
@@ -155,10 +139,9 @@ class Scaler:
 
     def _decision(self, fleet: Fleet, memory: _Memory, count: int, bounds: Limits) -> tuple[Decision, Scene]:
         """What demand and limits say of the count; demand is asked once for each look."""
-        look, revision = self.looks.look(fleet.key), fleet.target.revision
-        assert revision is not None  # noqa: S101 - asked only with one
+        look = self.looks.look(fleet.key)
         view = look.view if look else _NOTHING_SEEN
-        scene = Scene(count, view, capacity_of(revision.plan, fleet.request.spec, view), bounds, self.tuning)
+        scene = Scene(count, view, capacity_of(fleet.revision.plan, fleet.request.spec, view), bounds, self.tuning)
         if outside := bounds.applied_to(count):
             return outside, scene
         if look is None:
@@ -191,7 +174,9 @@ class Scaler:
         return decision.replicas
 
     def _note(self, memory: _Memory, entry: Entry | None) -> None:
-        if entry is not None and all(entry.reason != old.reason or entry.after != old.after for old in memory.unreported):
+        if entry is not None and all(
+            entry.reason != old.reason or entry.after != old.after for old in memory.unreported
+        ):
             memory.unreported.append(entry)
 
     def _rehearse(self, memory: _Memory, entry: Entry, held: str) -> None:
@@ -200,9 +185,7 @@ class Scaler:
             memory.rehearsed = (entry.reason, entry.after)
             self._note(memory, replace(entry, message=f"not done ({held}): {entry.message}"))
 
-    def _size(
-        self, fleet: Fleet, memory: _Memory, start: Start, count: int, decision: Decision, scene: Scene
-    ) -> Size:
+    def _size(self, fleet: Fleet, memory: _Memory, start: Start, count: int, decision: Decision, scene: Scene) -> Size:
         until = None if start.until_seconds is None else start.until_seconds - self.wall_seconds()
         return Size(
             replicas=count,

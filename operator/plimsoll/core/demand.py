@@ -20,9 +20,9 @@ MOST_PREFILL_SHARE: Final = 0.75
 class ReplicaCapacity:
     """What one replica can do: from the plan, corrected by what its pods report.
 
-    ``usable_blocks`` and ``max_num_seqs`` of all its engines; ``request_blocks`` a typical request holds when it is half
-    done, state blocks included; ``prefill_seconds_per_token`` of one engine's step time; ``decode_step_seconds`` of a
-    step at the planned batch.
+    ``usable_blocks`` and ``max_num_seqs`` of all its engines; ``request_blocks`` a typical request holds when it is
+    half done, state blocks included; ``prefill_seconds_per_token`` of one engine's step time;
+    ``decode_step_seconds`` of a step at the planned batch.
     """
 
     usable_blocks: float

@@ -41,6 +41,11 @@ class Tuning:
 DEFAULTS: Final = Tuning()
 
 
+def tuning(hold_seconds: float) -> Tuning:
+    """The constants with another window of the way down; calm is a tenth of it, as by default."""
+    return Tuning(hold_seconds=hold_seconds, calm_seconds=hold_seconds / 10)
+
+
 @dataclass(frozen=True)
 class Limits:
     """What the count must stay within, and who says so."""
@@ -196,9 +201,11 @@ def _grow(case: _Case) -> Decision:
     """Up at once, in bounded steps; replicas that still load count as there."""
     up, found, limits, replicas = case.up, case.found, case.limits, case.state.replicas
     serving = len(case.view.serving)
-    step = max(case.tuning.step_up, math.ceil(replicas * case.tuning.step_up_share))
     loading = replicas - serving
-    allowed = min(up, max(replicas, serving + step) if loading > 0 else replicas + step)
+    # A step is from what serves: one from what loads would grow with every look, before the first has come (C01).
+    base = serving if loading > 0 else replicas
+    step = max(case.tuning.step_up, math.ceil(base * case.tuning.step_up_share))
+    allowed = min(up, max(replicas, base + step))
     target = min(allowed, limits.most)
     why = f"{found.bound} need {up} replicas"
     limited = f"{limits.most_is} is {limits.most}" if up > limits.most and target == limits.most else ""

@@ -123,9 +123,7 @@ class EngineService:
         step = times.step_seconds(decoding, context)
         chunks = times.chunks(load.prompt_tokens, decoding)
         prefill = times.prefill_seconds(load.prompt_tokens, self._cached, decoding, context) - chunks * step
-        return Typical(
-            prompt, blocks, round(1e3 * max(0.0, prefill) / load.prompt_tokens, 6), round(1e3 * step, 3)
-        )
+        return Typical(prompt, blocks, round(1e3 * max(0.0, prefill) / load.prompt_tokens, 6), round(1e3 * step, 3))
 
     def tokens_per_second(self, running: float) -> float:
         """Output tokens a second of one engine that runs so many requests; 0 when speeds are not known."""
