@@ -147,13 +147,10 @@ def test_one_look_is_decided_on_once(world: World) -> None:
 def test_pods_that_load_cause_no_more_scaling(world: World) -> None:
     world.tick()
     world.usage, world.waiting = 1.0, 2000.0
-    world.tick()
-    first = world.live
-    world.loading = first - 1
+    first = world.tick().replicas
     for _ in range(5):
-        world.tick()
-        world.loading = world.live - 1
-    assert world.live == first
+        world.loading = first - 1
+        assert world.tick().replicas == first
 
 
 @pytest.mark.parametrize("usage", [None, 0.0])
