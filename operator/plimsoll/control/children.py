@@ -108,16 +108,24 @@ class Children:
         return refusal(f"{kind.kind}s of {namespace}", sentence, forbidden=True) if sentence else None
 
     async def bring(
-        self, request: Request, manifests: Iterable[Mapping[str, Any]], fleet: Workload, replicas: int, live: Live
+        self,
+        request: Request,
+        manifests: Iterable[Mapping[str, Any]],
+        fleet: Workload,
+        replicas: int | None,
+        live: Live,
     ) -> Applied:
-        """Apply the manifests in their order, then the fleet's count; stop at the first that cannot be written."""
+        """Apply the manifests in their order, then the fleet's count (None: it is not ours); stop at the first that
+        cannot be written.
+        """
         applied = Applied()
         try:
             known: Object | None = live.get(address(fleet))
             for manifest in manifests:
                 written = await self._apply(request, drift.stamp(manifest), live, applied)
                 known = written if written and manifest["kind"] == fleet.kind else known
-            await self._scale(request, fleet, replicas, known, applied)
+            if replicas is not None:
+                await self._scale(request, fleet, replicas, known, applied)
         except StoppedError as stopped:
             applied.blocked, applied.waiting = stopped.stop.problem, stopped.stop.waiting
         return applied

@@ -23,11 +23,12 @@ class Fleets:
 
     mine: Workload
     other: Workload
-    live: LiveFleet | None
+    object: Object | None
     """The one that is meant, when it is ours."""
+    live: LiveFleet | None
+    """The same, as read."""
     old: LiveFleet | None
     """The one of the other kind, when it is ours."""
-    old_object: Object | None
     unseen: bool
     """Workloads of the kind that is meant cannot be read now."""
 
@@ -39,7 +40,7 @@ class Fleets:
         other = one_node if mine == several else several
         found, old = (_ours(request, live.get(address(each))) for each in (mine, other))
         unseen = mine == several and not kinds.usable(mine.kind)
-        return cls(mine, other, _read(found), _read(old), old, unseen)
+        return cls(mine, other, found, _read(found), _read(old), unseen)
 
     @property
     def place(self) -> tuple[Kind, str]:

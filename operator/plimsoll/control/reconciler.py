@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
+from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
@@ -20,6 +21,7 @@ from plimsoll.control.fleets import Fleets, limited
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
+from plimsoll.control.scaler import Fleet, Scaler
 from plimsoll.control.survey import Survey
 from plimsoll.core import hindrance, learn, observe, replan, rollout
 from plimsoll.core.conditions import Facts, Problem
@@ -28,10 +30,12 @@ from plimsoll.core.hindrance import View
 from plimsoll.core.kinds import Kinds
 from plimsoll.core.live import template_hash
 from plimsoll.core.manifests.revision import Revision, read_revision
+from plimsoll.core.manifests.workload import Workload
 from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import PodState
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Target
+from plimsoll.core.sizing import Size
 from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
@@ -78,6 +82,8 @@ class Reconciler:
     reporter: Reporter
     survey: Survey
     postmortem: Postmortem
+    scaler: Scaler
+    autoscalers: Autoscalers
     kinds: Callable[[str], Kinds]
     """Optional kinds as found in a namespace."""
     wall_seconds: Callable[[], float]
@@ -89,36 +95,40 @@ class Reconciler:
         if service is None or service["metadata"].get("deletionTimestamp"):
             self.reporter.forget(key)
             self.children.forget(key)
+            self.scaler.forget(key)
             return None
         try:
             request = read_request(service)
         except ValidationError as error:
             facts = Facts(refusal=Problem(reasons.INVALID_SPEC.name, _first_error(error)))
-            return await self.reporter.report(key, service, facts, None, 0)
+            return await self.reporter.report(key, service, facts, None, Size(0, 0))
         return await self._act(key, service, request)
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
         live = self.cache.children(key)
         seen = await self._gather(key, request, live)
         target = seen.target
-        wanted = rollout.replicas(request, target, live.get(seen.fleets.place))
+        size = await self._size(key, service, request, seen)
+        wanted = size.replicas
         policy = await self._policy(request, seen)
         step, applied = None, Applied()
         if target.revision:
             step, hand = self._step(seen, target.revision, wanted, policy)
-            applied = await self._apply(request, seen, target.revision, step, hand, live)
+            applied = await self._apply(request, seen, target.revision, step, hand, live, size.ours)
         now = replace(seen, fleets=self._fleets(request, target, self.cache.children(key)))
         if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
-        facts, again = self._facts(request, now, wanted, step, applied, policy)
-        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), wanted)
+        facts, again = self._facts(request, now, size, step, applied, policy)
+        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), size)
+        self.scaler.reported(key, size.entries)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
         changeable = facts.refusal or facts.blocked or facts.lacking or facts.update_unknown or facts.waits
         looking = changeable or any(pod.unplaced for pod in seen.pods)
         contested = CONTEST_RECHECK_SECONDS if applied.contest else None
+        looking_again = REFUSED_RECHECK_SECONDS if looking else None
         apart = INTEGRATION_RECHECK_SECONDS if applied.beside else None
-        waits = (again, written, REFUSED_RECHECK_SECONDS if looking else None, applied.again_seconds, contested, apart)
+        waits = (again, written, looking_again, applied.again_seconds, contested, size.again_seconds, apart)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _gather(self, key: Key, request: Request, live: Live) -> _Seen:
@@ -145,6 +155,35 @@ class Reconciler:
 
     def _fleets(self, request: Request, target: Target, live: Live) -> Fleets:
         return Fleets.of(request, target, live, self.kinds(request.namespace))
+
+    async def _size(self, key: Key, service: Mapping[str, Any], request: Request, seen: _Seen) -> Size:
+        """How many replicas are wanted. While pods are being replaced, demand waits."""
+        revision, fleets = seen.target.revision, seen.fleets
+        if revision is None:
+            return Size(0, 0)
+        if seen.target.frozen and (kept := fleets.live or fleets.old):
+            return Size(kept.asked, min(kept.asked, 1))
+        fleet = Fleet(
+            key=key,
+            request=request,
+            revision=revision,
+            workload=fleets.object,
+            decisions=(service.get("status") or {}).get("decisions") or (),
+            pods=seen.pods,
+            busy_with=self._busy_with(seen, revision),
+        )
+        other = await self.autoscalers.of(fleets.mine, key, edited=not fleet.by_us)
+        return self.scaler.size(replace(fleet, other=other))
+
+    def _busy_with(self, seen: _Seen, revision: Revision) -> str:
+        """Why demand waits; empty: it counts."""
+        live = seen.fleets.live
+        if seen.fleets.unseen:
+            return f"{seen.fleets.mine.kind}s cannot be seen now"
+        if seen.fleets.old:
+            return "one fleet follows another"
+        mixed = live is not None and (starts_rollout(revision, live) or live.updated < live.replicas)
+        return "a roll-out is under way" if mixed and not self._progress(seen).failed else ""
 
     async def _policy(self, request: Request, seen: _Seen) -> Policy:
         """What the roll-out may count on. Nodes are looked at only where a pod would have to be placed."""
@@ -177,21 +216,37 @@ class Reconciler:
         )
 
     async def _apply(
-        self, request: Request, seen: _Seen, target: Revision, step: Step, hand: Handover, live: Live
+        self,
+        request: Request,
+        seen: _Seen,
+        target: Revision,
+        step: Step,
+        hand: Handover,
+        live: Live,
+        count_is_ours: bool,
     ) -> Applied:
         """The fleet, as far as one of the other kind leaves it room; then that one; then what stands beside."""
         if request.held_because:
             return Applied()
         fleets, manifests = seen.fleets, rollout.children(request, target, step)
-        applied = await self.children.bring(request, manifests, fleets.mine, step.replicas, live)
+        count = step.replicas if count_is_ours else None
+        applied = await self.children.bring(request, manifests, fleets.mine, count, live)
         if applied.blocked is None and not applied.waiting:
             if fleets.old:
-                await self.children.retire(request, fleets.other, hand.old_replicas, live, applied)
+                await self._retire(request, fleets.other, hand.old_replicas, live, applied)
             else:
                 await self.children.tidy(request, target, step, live, seen.kept)
         if not applied.waiting:
             applied.beside = await self.beside.bring(request, live, applied)
         return applied
+
+    async def _retire(
+        self, request: Request, other: Workload, replicas: int | None, live: Live, applied: Applied
+    ) -> None:
+        """The fleet of the other kind: fewer replicas, unless somebody else's autoscaler sets them; or its end."""
+        key = Key(request.namespace, request.name)
+        if replicas is None or await self.autoscalers.of(other, key, edited=False) is None:
+            await self.children.retire(request, other, replicas, live, applied)
 
     def _unseen(self, key: Key, fleets: Fleets) -> bool:
         """We wrote the workload a moment ago: what its controller makes of it, at once, is what to report.
@@ -202,10 +257,10 @@ class Reconciler:
         return fleets.live is not None and not fleets.live.seen and self.children.just_wrote(key, kind)
 
     def _facts(
-        self, request: Request, seen: _Seen, wanted: int, step: Step | None, applied: Applied, policy: Policy
+        self, request: Request, seen: _Seen, size: Size, step: Step | None, applied: Applied, policy: Policy
     ) -> tuple[Facts, float | None]:
         """What the conditions depend on, and the seconds after which time alone may change it."""
-        target, live = seen.target, seen.fleets.seen(seen.pods, wanted)
+        target, live = seen.target, seen.fleets.seen(seen.pods, size.replicas)
         facts = Facts(
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
             refusal=target.refusal,
@@ -215,8 +270,8 @@ class Reconciler:
             held=request.held_because,
             update=target.update,
             update_unknown=target.update_unknown,
-            limited=observe.limited(request, target, wanted),
-            contest=applied.contest,
+            limited=size.limited or observe.limited(request, target, size.replicas),
+            contest=size.contest or applied.contest,
             integrations=applied.beside,
             ignored=rollout.ignored(request, target, seen.kept),
             rollout=step.why if step and not request.held_because else "",
@@ -233,8 +288,8 @@ class Reconciler:
             tried=seen.tried,
             room=policy.room,
         )
-        waits = facts.waits is not None
-        fleet = observe.fleet(request, live, seen.pods, wanted, waits=waits, old=seen.fleets.old)
+        waits, old = facts.waits is not None, seen.fleets.old
+        fleet = observe.fleet(live, seen.pods, size.replicas, size.floor, waits=waits, old=old)
         return replace(facts, fleet=fleet, obstacle=hindrance.obstacle(view)), hindrance.due(view)
 
 

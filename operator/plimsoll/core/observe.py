@@ -12,21 +12,21 @@ from plimsoll.core.rollout import Target
 
 
 def fleet(
-    request: Request,
     live: LiveFleet,
     pods: Sequence[PodState],
     replicas: int,
+    floor: int,
     *,
     waits: bool,
     old: LiveFleet | None = None,
 ) -> Fleet:
-    """The main workload as last seen. ``replicas``: how many are wanted. ``waits``: for another template.
-
-    ``old``: a workload of the other kind, which serves until this one does.
+    """The main workload as last seen. ``replicas``: how many are wanted, ``floor`` of which must be ready for the
+    service to be. ``waits``: for another template. ``old``: a workload of the other kind, which serves until this one
+    does.
     """
     return Fleet(
         wanted=replicas,
-        floor=_floor(request, replicas),
+        floor=floor,
         replicas=live.replicas + (old.replicas if old else 0),
         ready=live.ready + (old.ready if old else 0),
         updated_ready=0 if waits else _ready_now(live, pods),
@@ -53,8 +53,3 @@ def limited(request: Request, target: Target, replicas: int) -> Problem | None:
         f"spec.replicas: {request.spec.replicas} would take {request.spec.replicas * gpus} GPUs, "
         f"spec.hardware.maxGPUs is {request.spec.hardware.max_gpus}: {replicas} run",
     )
-
-
-def _floor(request: Request, replicas: int) -> int:
-    """Replicas that must be ready before the service counts as Ready; an autoscaler's wish is not one."""
-    return min(replicas, 1) if request.spec.scaling.mode == "External" else replicas

@@ -158,15 +158,6 @@ def children(request: Request, target: Revision, step: Step) -> list[dict[str, A
     return [target.manifest(mine), network_service(mine), *budget, *fleet]
 
 
-def replicas(request: Request, target: Target, fleet: Mapping[str, Any] | None) -> int:
-    """How many to run. ``fleet``: the live workload; without a plan for its new spec it keeps its count."""
-    if target.revision is None:
-        return 0
-    if target.frozen and fleet is not None:
-        return int(fleet["spec"].get("replicas", 1))
-    return request.wanted_replicas(gpus_per_replica(target.revision), planned_replicas(target.revision))
-
-
 def gpus_per_replica(revision: Revision) -> int:
     """GPUs that one replica of the kept plan takes."""
     return int(revision.plan["choice"]["gpusPerReplica"])
