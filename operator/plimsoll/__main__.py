@@ -20,6 +20,7 @@ from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configura
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
+from plimsoll.adapters.prometheus import PrometheusSource
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.claims import Claims
@@ -34,7 +35,7 @@ from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
-from plimsoll.control.sampler import Sampler
+from plimsoll.control.sampler import Asking, Sampler
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
@@ -45,12 +46,15 @@ from plimsoll.core.claims import lease_name
 from plimsoll.core.election import Timing
 from plimsoll.core.plan.inventory import InventoryError
 from plimsoll.core.policy import PolicyError
+from plimsoll.core.promql import Windows
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
 
 log = logging.getLogger("plimsoll")
 
 BEAT_SECONDS: Final = 1.0
+LATENCY_WINDOWS: Final = 5
+"""Percentiles need more requests than rates do."""
 
 
 @dataclass
@@ -102,7 +106,8 @@ class Operator:
             postmortem,
             clock.wall_seconds,
         )
-        sampler = Sampler(cache, queue, clock.monotonic, settings.metrics_interval_seconds)
+        prometheus = PrometheusSource(settings.prometheus) if settings.prometheus.url else None
+        sampler = Sampler(prometheus, cache, queue, clock.monotonic, _asking(settings))
         others = partial(_lease, cluster)
         claims = Claims(cache, reporter, settings.class_, lease, others, reconciler.reconcile, clock.monotonic)
         loop = Loop(queue, claims.reconcile, clock.monotonic)
@@ -211,6 +216,16 @@ def _lease(cluster: KubeCluster, address: str) -> KubeLease:
 def _identity() -> str:
     """Unique to this process: a container that starts anew in its pod is another candidate."""
     return f"{socket.gethostname()}_{secrets.token_hex(4)}"
+
+
+def _asking(settings: Settings) -> Asking:
+    window = settings.metrics_window_seconds
+    return Asking(
+        settings.metrics_interval_seconds,
+        settings.metrics_stale_seconds,
+        Windows(window, LATENCY_WINDOWS * window),
+        settings.prometheus.labels,
+    )
 
 
 def _count_write(resource: str) -> None:
