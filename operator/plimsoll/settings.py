@@ -53,6 +53,8 @@ class Settings:
     """Over how long rates are taken: at least two scrapes, better four. Latencies: five times as long."""
     metrics_stale_seconds: float = 90.0
     """A scrape older than this is not believed: at least two scrape intervals."""
+    scale_down_seconds: float = 600.0
+    """A fleet shrinks only to the largest need of so long."""
     pod_policy: str = ""
     """Path of the owner's pod policy (docs/pods.md); empty: the default policy."""
     inventory: str = ""
@@ -82,6 +84,7 @@ class Settings:
             metrics_interval_seconds=read.number("METRICS_INTERVAL_SECONDS", cls.metrics_interval_seconds, 0.5, 300),
             metrics_window_seconds=read.number("METRICS_WINDOW_SECONDS", cls.metrics_window_seconds, 1, 3600),
             metrics_stale_seconds=read.number("METRICS_STALE_SECONDS", cls.metrics_stale_seconds, 1, 3600),
+            scale_down_seconds=read.number("SCALE_DOWN_SECONDS", cls.scale_down_seconds, 1, 86_400),
             pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),
             http_host=read.text("HTTP_HOST", cls.http_host),
