@@ -23,6 +23,7 @@ from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.claims import Claims
+from plimsoll.control.creation import Creation
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.fence import FencedCluster
@@ -98,6 +99,7 @@ class Operator:
             reporter,
             survey,
             postmortem,
+            Creation(cluster, clock.monotonic),
             clock.wall_seconds,
         )
         others = partial(_lease, cluster)

@@ -47,10 +47,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get]
-# What `kubectl describe` shows.
+# What `kubectl describe` shows; and why a pod's container is not created, which stands nowhere else.
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [create, list]
 {{- end -}}
 
 {{- /* Only when it serves the whole cluster. */}}
