@@ -13,12 +13,14 @@ from pydantic import ValidationError
 
 from plimsoll.adapters.ports import DEPLOYMENTS, PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
+from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.creation import Creation
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
+from plimsoll.control.scaler import Fleet, Scaler
 from plimsoll.control.survey import Survey
 from plimsoll.core import hindrance, hold, learn, observe, replan, rollout
 from plimsoll.core.conditions import Facts, Problem
@@ -31,6 +33,7 @@ from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import PodState
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Target
+from plimsoll.core.sizing import Size
 from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
@@ -76,6 +79,8 @@ class Reconciler:
     survey: Survey
     postmortem: Postmortem
     creation: Creation
+    scaler: Scaler
+    autoscalers: Autoscalers
     wall_seconds: Callable[[], float]
     """Seconds since 1970: to compare with times that pods carry."""
 
@@ -85,12 +90,13 @@ class Reconciler:
         if service is None or service["metadata"].get("deletionTimestamp"):
             self.reporter.forget(key)
             self.children.forget(key)
+            self.scaler.forget(key)
             return None
         try:
             request = read_request(service)
         except ValidationError as error:
             facts = Facts(refusal=Problem(reasons.INVALID_SPEC.name, _first_error(error)))
-            return await self.reporter.report(key, service, facts, None, 0)
+            return await self.reporter.report(key, service, facts, None, Size(0, 0))
         return await self._act(key, service, request)
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
@@ -99,22 +105,25 @@ class Reconciler:
         request = request.lasting(restarted(kept))
         seen = await self._with_events(request, await self._gather(key, request, kept))
         target = seen.target
-        wanted = rollout.replicas(request, target, live.get((DEPLOYMENTS, request.name)))
+        size = await self._size(key, service, request, seen)
+        wanted = size.replicas
         policy = await self._policy(request, seen)
         step, applied = None, Applied()
         if target.revision:
             step = self._step(seen, target.revision, wanted, policy)
-            applied = await self._apply(request, target.revision, step, live, seen.kept)
+            applied = await self._apply(request, target.revision, step, live, seen.kept, size.ours)
         if self._unseen(key, request):
             return FIRST_LOOK_SECONDS
-        facts, again = self._facts(request, seen, wanted, step, applied, policy)
-        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), wanted)
+        facts, again = self._facts(request, seen, size, step, applied, policy)
+        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), size)
+        self.scaler.reported(key, size.entries)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
         changeable = facts.refusal or facts.blocked or facts.lacking or facts.update_unknown or facts.waits
         looking = changeable or any(pod.phase == "pending" for pod in seen.pods)
         contested = CONTEST_RECHECK_SECONDS if applied.contest else None
-        waits = (again, written, REFUSED_RECHECK_SECONDS if looking else None, applied.again_seconds, contested)
+        looking_again = REFUSED_RECHECK_SECONDS if looking else None
+        waits = (again, written, looking_again, applied.again_seconds, contested, size.again_seconds)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _gather(self, key: Key, request: Request, kept: Sequence[Revision]) -> _Seen:
@@ -143,11 +152,33 @@ class Reconciler:
         pods, now = seen.new_pods, self.wall_seconds()
         return replace(seen, told=await self.creation.told(request.namespace, pods, seen.live.template, now))
 
-    def _fleet(self, request: Request) -> LiveFleet | None:
+    def _workload(self, request: Request) -> Mapping[str, Any] | None:
         obj = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
-        if obj is None or judge(obj, request.name, request.uid).verdict != "ours":
-            return None
-        return read_live(obj)
+        return obj if obj is not None and judge(obj, request.name, request.uid).verdict == "ours" else None
+
+    def _fleet(self, request: Request) -> LiveFleet | None:
+        obj = self._workload(request)
+        return None if obj is None else read_live(obj)
+
+    async def _size(self, key: Key, service: Mapping[str, Any], request: Request, seen: _Seen) -> Size:
+        """How many replicas are wanted. While pods are being replaced, demand waits."""
+        revision, live = seen.target.revision, seen.live
+        if revision is None:
+            return Size(0, 0)
+        if seen.target.frozen and live is not None:
+            return Size(live.asked, min(live.asked, 1))
+        mixed = live is not None and (starts_rollout(revision, live) or live.updated < live.replicas)
+        fleet = Fleet(
+            key=key,
+            request=request,
+            revision=revision,
+            workload=self._workload(request),
+            decisions=(service.get("status") or {}).get("decisions") or (),
+            pods=seen.pods,
+            busy_with="a roll-out is under way" if mixed and not self._progress(seen).failed else "",
+        )
+        other = await self.autoscalers.of(DEPLOYMENTS.kind, key, edited=not fleet.by_us)
+        return self.scaler.size(replace(fleet, other=other))
 
     async def _policy(self, request: Request, seen: _Seen) -> Policy:
         """What the roll-out may count on. Nodes are looked at only where a pod would have to be placed."""
@@ -177,12 +208,12 @@ class Reconciler:
         )
 
     async def _apply(
-        self, request: Request, target: Revision, step: Step, live: Live, kept: Sequence[Revision]
+        self, request: Request, target: Revision, step: Step, live: Live, kept: Sequence[Revision], count_is_ours: bool
     ) -> Applied:
         if request.held_because:
             return Applied()
         manifests = rollout.children(request, target, step)
-        applied = await self.children.bring(request, manifests, step.replicas, live)
+        applied = await self.children.bring(request, manifests, step.replicas if count_is_ours else None, live)
         if applied.blocked is None and not applied.waiting:
             await self.children.tidy(request, target, step, live, kept)
         return applied
@@ -196,7 +227,7 @@ class Reconciler:
         return live is not None and not live.seen and self.children.just_wrote(key, DEPLOYMENTS)
 
     def _facts(
-        self, request: Request, seen: _Seen, wanted: int, step: Step | None, applied: Applied, policy: Policy
+        self, request: Request, seen: _Seen, size: Size, step: Step | None, applied: Applied, policy: Policy
     ) -> tuple[Facts, float | None]:
         """What the conditions depend on, and the seconds after which time alone may change it."""
         target, live = seen.target, self._fleet(request)
@@ -209,8 +240,8 @@ class Reconciler:
             held=request.held_because,
             update=target.update,
             update_unknown=target.update_unknown,
-            limited=observe.limited(request, target, wanted),
-            contest=applied.contest,
+            limited=size.limited or observe.limited(request, target, size.replicas),
+            contest=size.contest or applied.contest,
             ignored=rollout.ignored(request, target, seen.kept),
             rollout=step.why if step and not request.held_because else "",
             waits=step.waiting if step and not request.held_because else None,
@@ -227,8 +258,8 @@ class Reconciler:
             room=policy.room,
             told=seen.told,
         )
-        withheld = hold.withheld(request, target.revision, live, wanted)
-        fleet = observe.fleet(request, live, seen.pods, wanted, waits=facts.waits is not None)
+        withheld = hold.withheld(request, target.revision, live, size.replicas)
+        fleet = observe.fleet(live, seen.pods, size.replicas, size.floor, waits=facts.waits is not None)
         obstacle = hindrance.obstacle(view)
         return replace(facts, fleet=fleet, obstacle=obstacle, withheld=withheld), hindrance.due(view)
 
