@@ -20,8 +20,9 @@ MOST_PREFILL_SHARE: Final = 0.75
 class ReplicaCapacity:
     """What one replica can do: from the plan, corrected by what its pods report.
 
-    ``usable_blocks`` of all its engines; ``request_blocks`` a typical request holds when it is half done, state blocks
-    included; ``prefill_seconds_per_token`` of step time; ``decode_step_seconds`` of a step at the planned batch.
+    ``usable_blocks`` and ``max_num_seqs`` of all its engines; ``request_blocks`` a typical request holds when it is
+    half done, state blocks included; ``prefill_seconds_per_token`` of one engine's step time;
+    ``decode_step_seconds`` of a step at the planned batch.
     """
 
     usable_blocks: float
@@ -95,7 +96,8 @@ def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Dem
     hit = min(1.0, view.mean(Signal.HIT_RATIO).value or 0.0)
     fresh = (view.total(Signal.PROMPT_TOKENS).value or 0.0) * (1 - hit)
     backlog = waiting * capacity.prompt_tokens * (1 - hit)
-    compute = (fresh + backlog / BACKLOG_SECONDS) * capacity.prefill_seconds_per_token
+    engines = max(1, view.engines_per_pod)
+    compute = (fresh + backlog / BACKLOG_SECONDS) * capacity.prefill_seconds_per_token / engines
     sequences = (running + waiting) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
     return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences)
 
