@@ -20,11 +20,13 @@ from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configura
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
+from plimsoll.adapters.prometheus import PrometheusSource
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.claims import Claims
+from plimsoll.control.creation import Creation
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.fence import FencedCluster
@@ -36,9 +38,9 @@ from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
-from plimsoll.control.sampler import Sampler
+from plimsoll.control.sampler import Asking, Sampler
 from plimsoll.control.scaler import Scaler
-from plimsoll.control.supervise import keep_running
+from plimsoll.control.supervise import first_of, keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.turns import Turns
@@ -48,6 +50,7 @@ from plimsoll.core.claims import lease_name
 from plimsoll.core.election import Timing
 from plimsoll.core.plan.inventory import InventoryError
 from plimsoll.core.policy import PolicyError
+from plimsoll.core.promql import Windows
 from plimsoll.core.scale import tuning
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
@@ -55,6 +58,8 @@ from plimsoll.settings import Settings, SettingsError
 log = logging.getLogger("plimsoll")
 
 BEAT_SECONDS: Final = 1.0
+LATENCY_WINDOWS: Final = 5
+"""Percentiles need more requests than rates do."""
 
 
 @dataclass
@@ -100,8 +105,9 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
-        sampler = Sampler(cache, queue, clock.monotonic, settings.metrics_interval_seconds)
-        blind = not settings.prometheus_url
+        prometheus = PrometheusSource(settings.prometheus) if settings.prometheus.url else None
+        sampler = Sampler(prometheus, cache, queue, clock.monotonic, _asking(settings))
+        blind = not sampler.configured
         scaler = Scaler(sampler, clock.monotonic, clock.wall_seconds, tuning(settings.scale_down_seconds), blind)
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
@@ -116,6 +122,7 @@ class Operator:
             reporter,
             survey,
             postmortem,
+            Creation(cluster, clock.monotonic),
             scaler,
             autoscalers,
             optional.of,
@@ -186,26 +193,13 @@ class Operator:
             group.create_task(part("Kopf", self._watch), name="kopf")
 
     async def _watch(self) -> None:
-        """Kopf, as long as our kind is served; a normal end of Kopf means it caught our signal."""
+        """Kopf, as long as our kind is served."""
         watching = handlers.Watching(
-            self.cache,
-            self.queue,
-            self.cluster.access,
-            self.settings.namespaces,
-            self.settings.request_timeout_seconds,
-            self.install_signals,
+            self.cache, self.queue, self.cluster.access, self.settings.namespaces, self.settings.request_timeout_seconds
         )
-        while not self.stop.is_set():
+        while True:
             await until_served(self.cluster)
-            flag = asyncio.Event()
-            gone = asyncio.create_task(until_gone(self.cluster))
-            gone.add_done_callback(partial(_raise_flag, flag))
-            try:
-                await watching.run(flag)
-            finally:
-                gone.cancel()
-            if not flag.is_set():
-                self.stop.set()
+            await first_of(watching.run(), until_gone(self.cluster))
 
     def _watches(self) -> Iterator[Watch]:
         for namespace in self.settings.namespaces or (None,):
@@ -235,12 +229,18 @@ def _identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(4)}"
 
 
+def _asking(settings: Settings) -> Asking:
+    window = settings.metrics_window_seconds
+    return Asking(
+        settings.metrics_interval_seconds,
+        settings.metrics_stale_seconds,
+        Windows(window, LATENCY_WINDOWS * window),
+        settings.prometheus.labels,
+    )
+
+
 def _count_write(resource: str) -> None:
     metrics.API_WRITES.labels(resource).inc()
-
-
-def _raise_flag(flag: asyncio.Event, _done: "asyncio.Task[None]") -> None:
-    flag.set()
 
 
 async def serve(settings: Settings) -> None:

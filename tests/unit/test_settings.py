@@ -18,7 +18,7 @@ def test_optional_kinds_are_all_some_or_none(text: str, kinds: tuple[str, ...]) 
 
 
 def test_labels_of_monitors() -> None:
-    read = Settings.from_env({"PLIMSOLL_POD_MONITOR_LABELS": "release=prom, team.example.com/scrape=yes"})
+    read = Settings.from_env({"PLIMSOLL_POD_MONITOR_LABELS": '{"release": "prom", "team.example.com/scrape": "yes"}'})
     assert read.pod_monitor_labels == {"release": "prom", "team.example.com/scrape": "yes"}
 
 
@@ -26,9 +26,8 @@ def test_labels_of_monitors() -> None:
     ("name", "value", "says"),
     [
         ("OPTIONAL_KINDS", "PodMonitor,Gateway", "'Gateway' is not one of"),
-        ("POD_MONITOR_LABELS", "release", "release is not a label"),
-        ("POD_MONITOR_LABELS", "release=prom etheus", "such as release=prometheus"),
-        ("POD_MONITOR_LABELS", "Not/A/Key=x", "is not a label"),
+        ("POD_MONITOR_LABELS", "release=prom", "JSON object"),
+        ("POD_MONITOR_LABELS", '{"Not/A/Key": "x"}', "'Not/A/Key' is not a name"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_allowed(name: str, value: str, says: str) -> None:

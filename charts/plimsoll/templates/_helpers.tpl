@@ -59,14 +59,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end }}
 {{- end -}}
 
-{{- /* A setting as text: a list with commas (an empty one is "none"), a map as key=value with commas. */}}
+{{- /* A setting as text: a list with commas (an empty one is "none"), a map as JSON. */}}
 {{- define "plimsoll.setting" -}}
 {{- if kindIs "slice" . -}}
 {{- join "," . | default "none" -}}
 {{- else if kindIs "map" . -}}
-{{- $pairs := list -}}
-{{- range $key, $value := . }}{{ $pairs = append $pairs (printf "%s=%s" $key $value) }}{{ end -}}
-{{- join "," $pairs -}}
+{{- if . }}{{ toJson . }}{{ end -}}
 {{- else if not (kindIs "invalid" .) -}}
 {{- toString . -}}
 {{- end -}}

@@ -17,20 +17,22 @@ from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
+from plimsoll.control.creation import Creation
 from plimsoll.control.fleets import Fleets, limited
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
 from plimsoll.control.scaler import Fleet, Scaler
 from plimsoll.control.survey import Survey
-from plimsoll.core import hindrance, learn, observe, replan, rollout
+from plimsoll.core import hindrance, hold, learn, observe, replan, rollout
 from plimsoll.core.conditions import Facts, Problem
 from plimsoll.core.handover import Handover
 from plimsoll.core.hindrance import View
 from plimsoll.core.kinds import Kinds
 from plimsoll.core.live import template_hash
-from plimsoll.core.manifests.revision import Revision, read_revision
+from plimsoll.core.manifests.revision import Revision, read_revision, restarted
 from plimsoll.core.manifests.workload import Workload
+from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import PodState
 from plimsoll.core.request import Request, read_request
@@ -63,6 +65,8 @@ class _Seen:
     tried: str = ""
     """What came of a second try to plan, when nothing did."""
     finding: Finding | None = None
+    told: Obstacle | None = None
+    """What events say of pods whose containers do not come."""
 
     @property
     def new_pods(self) -> list[PodState]:
@@ -82,6 +86,7 @@ class Reconciler:
     reporter: Reporter
     survey: Survey
     postmortem: Postmortem
+    creation: Creation
     scaler: Scaler
     autoscalers: Autoscalers
     kinds: Callable[[str], Kinds]
@@ -106,7 +111,9 @@ class Reconciler:
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
         live = self.cache.children(key)
-        seen = await self._gather(key, request, live)
+        kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
+        request = request.lasting(restarted(kept))
+        seen = await self._with_events(request, await self._gather(key, request, kept))
         target = seen.target
         size = await self._size(key, service, request, seen)
         wanted = size.replicas
@@ -115,7 +122,7 @@ class Reconciler:
         if target.revision:
             step, hand = self._step(seen, target.revision, wanted, policy)
             applied = await self._apply(request, seen, target.revision, step, hand, live, size.ours)
-        now = replace(seen, fleets=self._fleets(request, target, self.cache.children(key)))
+        now = replace(seen, fleets=self._fleets(request, target))
         if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, now, size, step, applied, policy)
@@ -124,21 +131,20 @@ class Reconciler:
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
         changeable = facts.refusal or facts.blocked or facts.lacking or facts.update_unknown or facts.waits
-        looking = changeable or any(pod.unplaced for pod in seen.pods)
+        looking = changeable or any(pod.phase == "pending" for pod in seen.pods)
         contested = CONTEST_RECHECK_SECONDS if applied.contest else None
         looking_again = REFUSED_RECHECK_SECONDS if looking else None
         apart = INTEGRATION_RECHECK_SECONDS if applied.beside else None
         waits = (again, written, looking_again, applied.again_seconds, contested, size.again_seconds, apart)
         return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _gather(self, key: Key, request: Request, live: Live) -> _Seen:
+    async def _gather(self, key: Key, request: Request, kept: Sequence[Revision]) -> _Seen:
         """What runs and what should; a plan whose engine failed is made once more with what the engine said."""
-        kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
         known, kinds = replan.known(request, kept), self.kinds(request.namespace)
         target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known, kinds)
         pods = tuple(pod for pod in self.cache.pods(key) if pod.phase != "terminating")
         blind = self.children.unseen(PODS, request.namespace) is not None
-        seen = _Seen(target, kept, self._fleets(request, target, live), pods, blind)
+        seen = _Seen(target, kept, self._fleets(request, target), pods, blind)
         finding = await self.postmortem.of(request.namespace, seen.new_pods)
         if finding is None or target.revision is None or target.frozen or request.held_because:
             return replace(seen, finding=finding)
@@ -150,11 +156,19 @@ class Reconciler:
         together = lesson.added_to(known)
         again = await self.planner.plan(request, together)
         target, tried = rollout.replanned(request, target, kept, again, together, kinds)
-        fleets, unexplained = self._fleets(request, target, live), finding if target is seen.target else None
+        fleets, unexplained = self._fleets(request, target), finding if target is seen.target else None
         return replace(seen, target=target, fleets=fleets, tried=tried, finding=unexplained)
 
-    def _fleets(self, request: Request, target: Target, live: Live) -> Fleets:
+    def _fleets(self, request: Request, target: Target) -> Fleets:
+        live = self.cache.children(Key(request.namespace, request.name))
         return Fleets.of(request, target, live, self.kinds(request.namespace))
+
+    async def _with_events(self, request: Request, seen: _Seen) -> _Seen:
+        live = seen.fleets.live
+        if live is None:
+            return seen
+        pods, now = seen.new_pods, self.wall_seconds()
+        return replace(seen, told=await self.creation.told(request.namespace, pods, live.template, now))
 
     async def _size(self, key: Key, service: Mapping[str, Any], request: Request, seen: _Seen) -> Size:
         """How many replicas are wanted. While pods are being replaced, demand waits."""
@@ -287,10 +301,13 @@ class Reconciler:
             failure=seen.finding.failure if seen.finding else None,
             tried=seen.tried,
             room=policy.room,
+            told=seen.told,
         )
+        withheld = hold.withheld(request, target.revision, live, size.replicas)
         waits, old = facts.waits is not None, seen.fleets.old
         fleet = observe.fleet(live, seen.pods, size.replicas, size.floor, waits=waits, old=old)
-        return replace(facts, fleet=fleet, obstacle=hindrance.obstacle(view)), hindrance.due(view)
+        obstacle = hindrance.obstacle(view)
+        return replace(facts, fleet=fleet, obstacle=obstacle, withheld=withheld), hindrance.due(view)
 
 
 def _fails_for_good(pod: PodState) -> bool:
