@@ -23,7 +23,7 @@ class Fleets:
 
     mine: Workload
     other: Workload
-    object: Object | None
+    found: Object | None
     """The one that is meant, when it is ours."""
     live: LiveFleet | None
     """The same, as read."""

@@ -181,7 +181,7 @@ class Reconciler:
             key=key,
             request=request,
             revision=revision,
-            workload=fleets.object,
+            workload=fleets.found,
             decisions=(service.get("status") or {}).get("decisions") or (),
             pods=seen.pods,
             busy_with=self._busy_with(seen, revision),
@@ -303,8 +303,8 @@ class Reconciler:
             room=policy.room,
             told=seen.told,
         )
-        withheld = hold.withheld(request, target.revision, live, size.replicas)
         waits, old = facts.waits is not None, seen.fleets.old
+        withheld = hold.withheld(request, target.revision, old or live, size.replicas)
         fleet = observe.fleet(live, seen.pods, size.replicas, size.floor, waits=waits, old=old)
         obstacle = hindrance.obstacle(view)
         return replace(facts, fleet=fleet, obstacle=obstacle, withheld=withheld), hindrance.due(view)
