@@ -185,7 +185,7 @@ class Operator:
             self.cache, self.queue, self.cluster.access, self.settings.namespaces, self.settings.request_timeout_seconds
         )
         while True:
-            await until_served(self.cluster)
+            await until_served(self.cluster, self.health.wait_for)
             await first_of(watching.run(), until_gone(self.cluster))
 
     def _watches(self) -> Iterator[Watch]:
