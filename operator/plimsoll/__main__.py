@@ -24,6 +24,7 @@ from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.claims import Claims
+from plimsoll.control.creation import Creation
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.fence import FencedCluster
@@ -37,7 +38,7 @@ from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
 from plimsoll.control.sampler import Sampler
 from plimsoll.control.scaler import Scaler
-from plimsoll.control.supervise import keep_running
+from plimsoll.control.supervise import first_of, keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.turns import Turns
@@ -109,6 +110,7 @@ class Operator:
             reporter,
             survey,
             postmortem,
+            Creation(cluster, clock.monotonic),
             scaler,
             autoscalers,
             clock.wall_seconds,
@@ -178,26 +180,13 @@ class Operator:
             group.create_task(part("Kopf", self._watch), name="kopf")
 
     async def _watch(self) -> None:
-        """Kopf, as long as our kind is served; a normal end of Kopf means it caught our signal."""
+        """Kopf, as long as our kind is served."""
         watching = handlers.Watching(
-            self.cache,
-            self.queue,
-            self.cluster.access,
-            self.settings.namespaces,
-            self.settings.request_timeout_seconds,
-            self.install_signals,
+            self.cache, self.queue, self.cluster.access, self.settings.namespaces, self.settings.request_timeout_seconds
         )
-        while not self.stop.is_set():
+        while True:
             await until_served(self.cluster)
-            flag = asyncio.Event()
-            gone = asyncio.create_task(until_gone(self.cluster))
-            gone.add_done_callback(partial(_raise_flag, flag))
-            try:
-                await watching.run(flag)
-            finally:
-                gone.cancel()
-            if not flag.is_set():
-                self.stop.set()
+            await first_of(watching.run(), until_gone(self.cluster))
 
     def _watches(self) -> Iterator[Watch]:
         for namespace in self.settings.namespaces or (None,):
@@ -229,10 +218,6 @@ def _identity() -> str:
 
 def _count_write(resource: str) -> None:
     metrics.API_WRITES.labels(resource).inc()
-
-
-def _raise_flag(flag: asyncio.Event, _done: "asyncio.Task[None]") -> None:
-    flag.set()
 
 
 async def serve(settings: Settings) -> None:
