@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from plimsoll.api.names import CONTESTED, SCALING_LIMITED
+from plimsoll.api.names import CONTESTED, SCALING_LIMITED, STALLED
 from plimsoll.api.reason import Reason, table
 
 MAX_REPLICAS: Final = Reason(

@@ -39,7 +39,10 @@ class Budgets:
         claims = [claim for of, claim in self._claims.values() if of == product]
         most = share(budget, claims, str(key))
         return Limits(
-            0, most, most_is=f"what the shared budget of {budget} {product} leaves", reason=scaling_reasons.GPU_BUDGET.name
+            0,
+            most,
+            most_is=f"what the shared budget of {budget} {product} leaves",
+            reason=scaling_reasons.GPU_BUDGET.name,
         )
 
     def priority(self, key: Key) -> int:

@@ -271,10 +271,10 @@ class Scaler:
 
     def _refused(self, fleet: Fleet) -> Problem:
         asked = fleet.request.spec.scaling.activation
-        names_ = ", ".join(sorted(self.activity.templates)) or "none"
+        known = ", ".join(sorted(self.activity.templates)) or "none"
         text = (
             f"scaling.activation.query: {asked.query if asked else ''!r} is no query of this operator (there are: "
-            f"{names_}); the last replica stays"
+            f"{known}); the last replica stays"
         )
         return Problem(scaling_reasons.UNKNOWN_ACTIVATION.name, text)
 

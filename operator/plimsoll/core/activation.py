@@ -14,6 +14,7 @@ from plimsoll.core.signals import FleetView, Signal
 
 IDLE_SECONDS: Final = 600.0
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+_NAME_LENGTH: Final = 63
 _KEYS: Final = frozenset({"query", "namespaceLabel", "serviceLabel"})
 
 
@@ -38,7 +39,7 @@ def read_templates(value: Any) -> dict[str, Template]:  # noqa: ANN401 - whateve
 
 
 def _name(name: object) -> str:
-    if not isinstance(name, str) or len(name) > 63 or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or len(name) > _NAME_LENGTH or not _NAME.fullmatch(name):
         raise ActivationError(f"{name!r} is not a name (a-z, 0-9 and -, at most 63)")
     return name
 
@@ -49,17 +50,14 @@ def _template(name: str, entry: Any) -> Template:  # noqa: ANN401 - whatever the
         raise ActivationError(f"{name}: {entry!r} is neither a query nor a mapping with one")
     if unknown := sorted(map(str, set(found) - _KEYS)):
         raise ActivationError(f"{name}.{unknown[0]}: unknown; allowed are {', '.join(sorted(_KEYS))}")
-    words = {key: found.get(key) for key in _KEYS if key in found}
-    wrong = next((key for key, text in words.items() if not isinstance(text, str) or not text.strip()), None)
-    if wrong or "query" not in words:
-        raise ActivationError(f"{name}.{wrong or 'query'}: must be a text that is not empty")
-    return Template(
-        words["query"], words.get("namespaceLabel", "namespace"), words.get("serviceLabel", "service")
-    )
+    words = {key: text for key, text in found.items() if isinstance(text, str) and text.strip()}
+    if wrong := sorted({"query", *found} - words.keys()):
+        raise ActivationError(f"{name}.{wrong[0]}: must be a text that is not empty")
+    return Template(words["query"], words.get("namespaceLabel", "namespace"), words.get("serviceLabel", "service"))
 
 
 def joined(series: Iterable[tuple[Mapping[str, str], float]], template: Template) -> dict[tuple[str, str], float]:
-    """Requests by (namespace, service); of several series of a service the largest, of numbers that are none nothing."""
+    """Requests by (namespace, service): of several series of one the largest, and nothing of what is no number."""
     found: dict[tuple[str, str], float] = {}
     for labels, value in series:
         namespace, service = labels.get(template.namespace_label), labels.get(template.service_label)

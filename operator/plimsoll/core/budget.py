@@ -1,8 +1,8 @@
 """GPUs of one product that several services share: who may have how many replicas. Pure.
 
-Counts that somebody else sets are taken as they are. Then everybody gets the fewest replicas that its spec asks for, the
-important ones first; then, from the highest priority down, what each holds and what each wants. At the same priority
-whoever holds a GPU keeps it.
+Counts that somebody else sets are taken as they are. Then everybody gets the fewest replicas that its spec asks for,
+the important ones first; then, from the highest priority down, what each holds and what each wants. At the same
+priority whoever holds a GPU keeps it.
 """
 
 from collections.abc import Callable, Iterable, Sequence

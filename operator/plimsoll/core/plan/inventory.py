@@ -24,8 +24,8 @@ class InventoryError(ValueError):
 class Stock:
     """What is known here of one product; None leaves it to the catalogue. Sizes are of one GPU.
 
-    ``gpus`` may be held by one service, ``shared_gpus`` by all together, the cluster may ``grow_to`` so many on demand; ``reserve_bytes`` are held by
-    others; on ``mixed`` nodes the label names only the first of several products.
+    ``gpus`` may be held by one service, ``shared_gpus`` by all together, the cluster may ``grow_to`` so many on demand;
+    ``reserve_bytes`` are held by others; on ``mixed`` nodes the label names only the first of several products.
     """
 
     price: float | None = None
