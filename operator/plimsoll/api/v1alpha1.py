@@ -280,7 +280,7 @@ class ScalingSpec(APIModel):
 
     rules: ClassVar = (
         Rule(
-            cel="self.minReplicas > 0 || has(self.activation)",
+            cel="!has(self.minReplicas) || self.minReplicas > 0 || has(self.activation)",
             message=(
                 "minReplicas 0 needs activation.query: without replicas only a query at the gateway can tell that "
                 "somebody asks"
