@@ -31,11 +31,12 @@ class Plimsoll:
     def decide(self, seen: Observation) -> int:
         """What the law says; a hold is the count as it is."""
         self._history = self._history or History(seen.seconds)
-        view = self._view(seen)
+        view = self.view(seen)
         state = State(seen.wanted, held_requests=seen.held)
         return decide(self._capacity, view, state, self._limits, self._history, seen.seconds, self._tuning).replicas
 
-    def _view(self, seen: Observation) -> FleetView:
+    def view(self, seen: Observation) -> FleetView:
+        """What the operator would know of the fleet at this moment."""
         names = {pod.name for pod in seen.pods}
         self._scrapes = {name: kept for name, kept in self._scrapes.items() if name in names}
         return FleetView(tuple(self._pod(pod) for pod in seen.pods if pod.state in ("loading", "ready")))
