@@ -10,8 +10,10 @@ from typing import Final
 
 from plimsoll.core.signals import FleetView, Signal
 
-BACKLOG_SECONDS: Final = 30.0
-"""Prompts that wait should be computed within so long."""
+BACKLOG_SECONDS: Final = 60.0
+"""Requests that wait should be served within so long, once there are replicas for them."""
+QUEUE_SHARE: Final = 0.1
+"""More waiting than so much of what runs is a queue, not a moment."""
 LEAST_PREFILL_SHARE: Final = 0.25
 MOST_PREFILL_SHARE: Final = 0.75
 
@@ -21,18 +23,26 @@ class ReplicaCapacity:
     """What one replica can do: from the plan, corrected by what its pods report.
 
     ``usable_blocks`` of all its engines; ``request_blocks`` a typical request holds when it is half done, state blocks
-    included; ``prefill_seconds_per_token`` of step time; ``decode_step_seconds`` of a step at the planned batch.
+    included, and ``request_seconds`` it runs; ``prefill_seconds_per_token`` of step time; ``decode_step_seconds`` of
+    a step at the planned batch. 0: not known.
     """
 
     usable_blocks: float
     request_blocks: float
     prompt_tokens: float
     max_num_seqs: float
+    request_seconds: float = 0.0
+    load_seconds: float = 0.0
     prefill_seconds_per_token: float = 0.0
     decode_step_seconds: float = 0.0
     ttft_seconds: float | None = None
     itl_seconds: float | None = None
     percentile: float = 0.95
+
+    @property
+    def backlog_share(self) -> float:
+        """How much of the requests that wait has to run at once, so that all are served within BACKLOG_SECONDS."""
+        return min(1.0, self.request_seconds / BACKLOG_SECONDS) if self.request_seconds else 1.0
 
     @property
     def prefill_share(self) -> float:
@@ -86,18 +96,26 @@ class Demand:
 def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Demand:
     """Demand of what was seen: an engine that does not say adds nothing, so this can only be too low.
 
-    ``held`` requests wait outside, where no replica is ready.
+    ``held`` requests wait outside, where no replica is ready. A backlog is not demand for ever: it counts by how much
+    of it must run at once to be gone in time. While requests wait, what runs is what there is room for and not what
+    is wanted; then what arrives tells (Little's law: requests a second times the seconds each runs).
     """
-    waiting = (view.total(Signal.WAITING).value or 0.0) + held
     running = view.total(Signal.RUNNING).value or 0.0
-    used = _used_blocks(view, capacity)
-    blocks = used + waiting * capacity.request_blocks
+    waiting = (view.total(Signal.WAITING).value or 0.0) + held
+    arriving = 0.0
+    if waiting > QUEUE_SHARE * running:
+        arriving = view.total(Signal.REQUESTS).value or 0.0
+        if not view.count("loading"):
+            waiting += max(0.0, arriving - (view.total(Signal.FINISHED).value or 0.0)) * capacity.load_seconds
+    backlog = waiting * capacity.backlog_share
+    running = max(running, arriving * capacity.request_seconds)
+    used = max(_used_blocks(view, capacity), arriving * capacity.request_seconds * capacity.request_blocks)
+    blocks = used + backlog * capacity.request_blocks
     hit = min(1.0, view.mean(Signal.HIT_RATIO).value or 0.0)
-    fresh = (view.total(Signal.PROMPT_TOKENS).value or 0.0) * (1 - hit)
-    backlog = waiting * capacity.prompt_tokens * (1 - hit)
-    compute = (fresh + backlog / BACKLOG_SECONDS) * capacity.prefill_seconds_per_token
-    sequences = (running + waiting) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
-    return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences)
+    fresh = max(view.total(Signal.PROMPT_TOKENS).value or 0.0, arriving * capacity.prompt_tokens)
+    tokens = (fresh + waiting * capacity.prompt_tokens / BACKLOG_SECONDS) * (1 - hit)
+    sequences = (running + backlog) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
+    return Demand(blocks, blocks / capacity.usable_blocks, tokens * capacity.prefill_seconds_per_token, sequences)
 
 
 def _used_blocks(view: FleetView, capacity: ReplicaCapacity) -> float:

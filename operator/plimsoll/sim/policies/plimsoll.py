@@ -57,6 +57,8 @@ class Plimsoll:
         rates = (
             {
                 Signal.PREEMPTIONS: (last.preemptions - first.preemptions) / span,
+                Signal.REQUESTS: max(0.0, (last.arrived - first.arrived) / span),
+                Signal.FINISHED: (last.finished - first.finished) / span,
                 Signal.PROMPT_TOKENS: (last.prompt_tokens - first.prompt_tokens) / span,
             }
             if span
@@ -84,13 +86,16 @@ def capacity_of(
     blocks = pool.blocks(half)
     batch = max(1, min(engine.limits.max_num_seqs, int(0.85 * pool.usable_blocks / blocks)))
     fixed, slope = engine.cost.decode_line(batch)
+    step = fixed + slope * batch * half
+    prefill = prefill_seconds_per_token(engine.cost, batch, batch * half, int(prompt_tokens))
     return ReplicaCapacity(
         usable_blocks=pool.usable_blocks,
         request_blocks=blocks,
         prompt_tokens=prompt_tokens,
         max_num_seqs=engine.limits.max_num_seqs,
-        prefill_seconds_per_token=prefill_seconds_per_token(engine.cost, batch, batch * half, int(prompt_tokens)),
-        decode_step_seconds=fixed + slope * batch * half,
+        request_seconds=output_tokens * step + batch * prompt_tokens * prefill,
+        prefill_seconds_per_token=prefill,
+        decode_step_seconds=step,
         ttft_seconds=ttft_seconds,
         itl_seconds=itl_seconds,
     )
