@@ -34,6 +34,7 @@ from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
+from plimsoll.control.sampler import Sampler
 from plimsoll.control.supervise import keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
@@ -63,6 +64,7 @@ class Operator:
     queue: WorkQueue[Key]
     sweep: Sweep
     optional: OptionalKinds
+    sampler: Sampler
     loop: Loop
     elector: Elector
     health: Health
@@ -100,11 +102,12 @@ class Operator:
             postmortem,
             clock.wall_seconds,
         )
+        sampler = Sampler(cache, queue, clock.monotonic, settings.metrics_interval_seconds)
         others = partial(_lease, cluster)
         claims = Claims(cache, reporter, settings.class_, lease, others, reconciler.reconcile, clock.monotonic)
         loop = Loop(queue, claims.reconcile, clock.monotonic)
         health = Health(sweep, optional, elector, cluster.silent_seconds, clock.monotonic, clock.monotonic())
-        return cls(settings, cluster, clock, cache, queue, sweep, optional, loop, elector, health)
+        return cls(settings, cluster, clock, cache, queue, sweep, optional, sampler, loop, elector, health)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
@@ -157,6 +160,7 @@ class Operator:
         part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
         async with asyncio.TaskGroup() as group:
             group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
+            group.create_task(part("sampler", self.sampler.run), name="sampler")
             group.create_task(part("Kopf", self._watch), name="kopf")
 
     async def _watch(self) -> None:

@@ -26,6 +26,8 @@ class Settings:
     kubeconfig: str = ""
     """Path of a kubeconfig; empty: the pod's service account, else the user's default."""
     prometheus_url: str = ""
+    metrics_interval_seconds: float = 15.0
+    """How often Prometheus is asked: the tick of diagnosis and scaling."""
     pod_policy: str = ""
     """Path of the owner's pod policy (docs/pods.md); empty: the default policy."""
     inventory: str = ""
@@ -52,6 +54,7 @@ class Settings:
             class_=read.name("CLASS"),
             kubeconfig=env.get("KUBECONFIG", ""),
             prometheus_url=read.text("PROMETHEUS_URL", ""),
+            metrics_interval_seconds=read.number("METRICS_INTERVAL_SECONDS", cls.metrics_interval_seconds, 0.5, 300),
             pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),
             http_host=read.text("HTTP_HOST", cls.http_host),

@@ -188,6 +188,14 @@ class FleetView:
         return Reach(over(values) if values else None, len(values), len(readings))
 
 
+@dataclass(frozen=True)
+class Look:
+    """A fleet at one tick: ``at_seconds`` of the monotonic clock its samples were taken."""
+
+    view: FleetView
+    at_seconds: float
+
+
 def _word(reading: Reading) -> str:
     if isinstance(reading, NotANumber):
         return f"reads {reading.text}"
