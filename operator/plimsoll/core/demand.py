@@ -12,7 +12,7 @@ from plimsoll.core.signals import FleetView, Signal
 
 BACKLOG_SECONDS: Final = 60.0
 """Requests that wait should be served within so long, once there are replicas for them."""
-QUEUE_SHARE: Final = 0.1
+QUEUE_SHARE: Final = 0.15
 """More waiting than so much of what runs is a queue, not a moment."""
 LEAST_PREFILL_SHARE: Final = 0.25
 MOST_PREFILL_SHARE: Final = 0.75
@@ -97,25 +97,37 @@ def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Dem
     """Demand of what was seen: an engine that does not say adds nothing, so this can only be too low.
 
     ``held`` requests wait outside, where no replica is ready. A backlog is not demand for ever: it counts by how much
-    of it must run at once to be gone in time. While requests wait, what runs is what there is room for and not what
-    is wanted; then what arrives tells (Little's law: requests a second times the seconds each runs).
+    of it must run at once to be gone within BACKLOG_SECONDS.
     """
     running = view.total(Signal.RUNNING).value or 0.0
     waiting = (view.total(Signal.WAITING).value or 0.0) + held
     arriving = 0.0
     if waiting > QUEUE_SHARE * running:
         arriving = view.total(Signal.REQUESTS).value or 0.0
-        if not view.count("loading"):
-            waiting += max(0.0, arriving - (view.total(Signal.FINISHED).value or 0.0)) * capacity.load_seconds
-    backlog = waiting * capacity.backlog_share
-    running = max(running, arriving * capacity.request_seconds)
-    used = max(_used_blocks(view, capacity), arriving * capacity.request_seconds * capacity.request_blocks)
-    blocks = used + backlog * capacity.request_blocks
+        waiting += _until_served(view, capacity, arriving)
+    at_once, backlog = arriving * capacity.request_seconds, waiting * capacity.backlog_share
+    blocks = max(_used_blocks(view, capacity), at_once * capacity.request_blocks) + backlog * capacity.request_blocks
+    sequences = (max(running, at_once) + backlog) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
+    compute = _prompt_tokens(view, capacity, arriving, waiting) * capacity.prefill_seconds_per_token
+    return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences)
+
+
+def _until_served(view: FleetView, capacity: ReplicaCapacity, arriving: float) -> float:
+    """Requests by which the queue will have grown until a replica ordered now serves; 0 once one is on its way.
+
+    While requests wait, what runs is what there is room for, not what is wanted: what arrives tells (Little's law).
+    """
+    if view.count("loading"):
+        return 0.0
+    finished = view.total(Signal.FINISHED).value or 0.0
+    return max(0.0, arriving - finished) * capacity.load_seconds
+
+
+def _prompt_tokens(view: FleetView, capacity: ReplicaCapacity, arriving: float, waiting: float) -> float:
+    """Prompt tokens a second to compute, prefix hits left out, so that the queue is gone in time."""
     hit = min(1.0, view.mean(Signal.HIT_RATIO).value or 0.0)
     fresh = max(view.total(Signal.PROMPT_TOKENS).value or 0.0, arriving * capacity.prompt_tokens)
-    tokens = (fresh + waiting * capacity.prompt_tokens / BACKLOG_SECONDS) * (1 - hit)
-    sequences = (running + backlog) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
-    return Demand(blocks, blocks / capacity.usable_blocks, tokens * capacity.prefill_seconds_per_token, sequences)
+    return (fresh + waiting * capacity.prompt_tokens / BACKLOG_SECONDS) * (1 - hit)
 
 
 def _used_blocks(view: FleetView, capacity: ReplicaCapacity) -> float:

@@ -67,7 +67,7 @@ class Trial:
         prompt = sum(request.prompt_tokens for request in self.requests) / count
         output = sum(request.output_tokens for request in self.requests) / count
         ttft = self.slo.ttft_seconds + self.slo.ttft_seconds_per_prompt_token * prompt
-        return capacity_of(self.model, prompt, output, ttft, self.slo.tpot_seconds)
+        return capacity_of(self.model, prompt, output, ttft, self.slo.tpot_seconds, self.settings.cold_start_seconds)
 
     def _clairvoyant(self, tuning: Tuning) -> Clairvoyant:
         recorder = self._needs.get(tuning.spare)

@@ -13,6 +13,7 @@ from plimsoll.sim.observe import PodView as SeenPod
 from plimsoll.sim.steps import StepCost
 
 PEAK_SECONDS: Final = 60.0
+ARRIVAL_SECONDS: Final = 30.0
 RATE_SECONDS: Final = 60.0
 MEAN_SECONDS: Final = 300.0
 
@@ -51,36 +52,52 @@ class Plimsoll:
 
     def _readings(self, kept: deque[PodSample]) -> Mapping[Signal, Reading]:
         last = kept[-1]
-        recent = [sample for sample in kept if sample.seconds > last.seconds - PEAK_SECONDS]
-        first = recent[0]
-        span = last.seconds - first.seconds
-        rates = (
-            {
-                Signal.PREEMPTIONS: (last.preemptions - first.preemptions) / span,
-                Signal.REQUESTS: max(0.0, (last.arrived - first.arrived) / span),
-                Signal.FINISHED: (last.finished - first.finished) / span,
-                Signal.PROMPT_TOKENS: (last.prompt_tokens - first.prompt_tokens) / span,
-            }
-            if span
-            else {}
-        )
+        minute = [sample for sample in kept if sample.seconds > last.seconds - PEAK_SECONDS]
+        quick = next(sample for sample in kept if sample.seconds >= last.seconds - ARRIVAL_SECONDS)
         queried = last.prefix_queried_tokens - kept[0].prefix_queried_tokens
         hits = last.prefix_hit_tokens - kept[0].prefix_hit_tokens
         figures = {
             Signal.USAGE: last.usage,
-            Signal.USAGE_PEAK: max(sample.usage for sample in recent),
+            Signal.USAGE_PEAK: max(sample.usage for sample in minute),
             Signal.RUNNING: last.running,
             Signal.WAITING: last.waiting,
             Signal.HIT_RATIO: hits / queried if queried else 0.0,
-            **rates,
+            **_rates(minute[0], last),
+            **_flow(quick, last),
         }
         return {signal: Sample(value) for signal, value in figures.items()}
 
 
+def _rates(first: PodSample, last: PodSample) -> Mapping[Signal, float]:
+    seconds = last.seconds - first.seconds
+    if not seconds:
+        return {}
+    return {
+        Signal.PREEMPTIONS: (last.preemptions - first.preemptions) / seconds,
+        Signal.PROMPT_TOKENS: (last.prompt_tokens - first.prompt_tokens) / seconds,
+    }
+
+
+def _flow(first: PodSample, last: PodSample) -> Mapping[Signal, float]:
+    """What comes and what goes: over a short window, since it matters when it has just changed."""
+    seconds = last.seconds - first.seconds
+    if not seconds:
+        return {}
+    return {
+        Signal.REQUESTS: max(0.0, (last.arrived - first.arrived) / seconds),
+        Signal.FINISHED: (last.finished - first.finished) / seconds,
+    }
+
+
 def capacity_of(
-    engine: EngineModel, prompt_tokens: float, output_tokens: float, ttft_seconds: float, itl_seconds: float
+    engine: EngineModel,
+    prompt_tokens: float,
+    output_tokens: float,
+    ttft_seconds: float,
+    itl_seconds: float,
+    load_seconds: float = 0.0,
 ) -> ReplicaCapacity:
-    """What a plan would say of an engine at these lengths."""
+    """What a plan would say of an engine at these lengths. A request's decode waits for the prompts of all others."""
     pool = engine.pool
     half = int(prompt_tokens + output_tokens / 2)
     blocks = pool.blocks(half)
@@ -94,6 +111,7 @@ def capacity_of(
         prompt_tokens=prompt_tokens,
         max_num_seqs=engine.limits.max_num_seqs,
         request_seconds=output_tokens * step + batch * prompt_tokens * prefill,
+        load_seconds=load_seconds,
         prefill_seconds_per_token=prefill,
         decode_step_seconds=step,
         ttft_seconds=ttft_seconds,
