@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
@@ -21,6 +22,7 @@ from e2e.fleet.vllm_args import EngineArgs
 
 Handler = Any
 DEFAULT_OUTPUT_TOKENS = 16
+KEEP_ALIVE_SECONDS = 5  # VLLM_HTTP_TIMEOUT_KEEP_ALIVE, as it is when nobody sets it
 
 
 @dataclass(frozen=True)
@@ -67,17 +69,29 @@ class VllmServer:
             ]
         )
         self._runner = web.AppRunner(
-            app, access_log=None, handle_signals=False, shutdown_timeout=0.3, handler_cancellation=True
+            app,
+            access_log=None,
+            handle_signals=False,
+            shutdown_timeout=0.3,
+            handler_cancellation=True,
+            keepalive_timeout=KEEP_ALIVE_SECONDS,
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, address, port, reuse_address=True).start()
+        self._listening = socket.create_server((address, port))
+        await web.SockSite(self._runner, self._listening).start()
 
     async def close_port(self) -> None:
         """Stop listening; open connections go on."""
         for site in list(self._runner.sites) if self._runner else []:
-            await site.stop()
+            # What was accepted just before the port closes, asyncio would drop unclosed: it asserts that it is open.
+            asyncio.get_running_loop().remove_reader(self._listening)
+            try:
+                await asyncio.sleep(0)
+            finally:
+                await site.stop()
 
     async def stop(self) -> None:
+        await self.close_port()
         if self._runner is not None:
             await self._runner.cleanup()
 

@@ -13,6 +13,7 @@ from e2e.controlplane import binaries
 from e2e.controlplane.kubectl import Kubectl
 from e2e.controlplane.targets import HELM
 from e2e.node.images import archive, store
+from e2e.node.images.store import Images
 from e2e.node.rig import Rig, prepare
 
 CONFIG: Final = Path(__file__).parent / "cluster.yaml"
@@ -30,9 +31,10 @@ def kind_cluster() -> Iterator[Rig]:
             _kind("create", "cluster", "--name", name, "--config", str(CONFIG), "--wait", "180s", *_image())
             kubeconfig.touch(mode=0o600)
             kubeconfig.write_text(_kind("get", "kubeconfig", "--name", name))
-            _load(name, Path(folder, "images.tar"))
+            images = store.ensure(print)
+            _load(name, images, Path(folder, "images.tar"))
             kubectl = Kubectl(binaries.ensure().kubectl, kubeconfig, cache=Path(folder, "kubectl-cache"))
-            rig = Rig(kubectl, f"{name}-control-plane", binaries.ensure_group(HELM) / "helm")
+            rig = Rig(kubectl, f"{name}-control-plane", binaries.ensure_group(HELM) / "helm", images)
             prepare(rig)
             yield rig
         finally:
@@ -44,8 +46,7 @@ def _image() -> list[str]:
     return ["--image", os.environ[IMAGE]] if os.environ.get(IMAGE) else []
 
 
-def _load(name: str, tar: Path) -> None:
-    images = store.ensure(print)
+def _load(name: str, images: Images, tar: Path) -> None:
     with tar.open("wb") as file:
         archive.write((images.operator, images.engine, images.small_engine), file)
     _kind("load", "image-archive", str(tar), "--name", name)

@@ -14,6 +14,7 @@ from e2e.controlplane.kubectl import Kubectl
 from e2e.controlplane.targets import HELM
 from e2e.fleet.nodes import NodeSpec, manifest
 from e2e.node.images import store
+from e2e.node.images.store import Images
 from e2e.node.machine import NAME, Machine
 
 RIG: Final = "PLIMSOLL_RIG"
@@ -39,6 +40,8 @@ class Rig:
     kubectl: Kubectl
     node: str
     helm_program: Path
+    images: Images
+    """What the node holds; asked for again, they may have become others."""
 
     @property
     def env(self) -> dict[str, str]:
@@ -59,8 +62,9 @@ class Rig:
 @contextmanager
 def real_node() -> Iterator[Rig]:
     """The node of `make test-node`."""
-    with Machine(store.ensure(print)) as machine:
-        rig = Rig(machine.plane.kubectl, NAME, binaries.ensure_group(HELM) / "helm")
+    images = store.ensure(print)
+    with Machine(images) as machine:
+        rig = Rig(machine.plane.kubectl, NAME, binaries.ensure_group(HELM) / "helm", images)
         prepare(rig)
         yield rig
 

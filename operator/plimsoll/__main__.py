@@ -20,6 +20,7 @@ from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configura
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
+from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.claims import Claims
@@ -35,7 +36,8 @@ from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
 from plimsoll.control.sampler import Sampler
-from plimsoll.control.supervise import keep_running
+from plimsoll.control.scaler import Scaler
+from plimsoll.control.supervise import first_of, keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.turns import Turns
@@ -45,6 +47,7 @@ from plimsoll.core.claims import lease_name
 from plimsoll.core.election import Timing
 from plimsoll.core.plan.inventory import InventoryError
 from plimsoll.core.policy import PolicyError
+from plimsoll.core.scale import tuning
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
 
@@ -65,6 +68,8 @@ class Operator:
     sweep: Sweep
     optional: OptionalKinds
     sampler: Sampler
+    scaler: Scaler
+    autoscalers: Autoscalers
     loop: Loop
     elector: Elector
     health: Health
@@ -92,6 +97,10 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
+        sampler = Sampler(cache, queue, clock.monotonic, settings.metrics_interval_seconds)
+        blind = not settings.prometheus_url
+        scaler = Scaler(sampler, clock.monotonic, clock.wall_seconds, tuning(settings.scale_down_seconds), blind)
+        autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
         reconciler = Reconciler(
             cache,
@@ -100,14 +109,17 @@ class Operator:
             reporter,
             survey,
             postmortem,
+            scaler,
+            autoscalers,
             clock.wall_seconds,
         )
-        sampler = Sampler(cache, queue, clock.monotonic, settings.metrics_interval_seconds)
         others = partial(_lease, cluster)
         claims = Claims(cache, reporter, settings.class_, lease, others, reconciler.reconcile, clock.monotonic)
         loop = Loop(queue, claims.reconcile, clock.monotonic)
         health = Health(sweep, optional, elector, cluster.silent_seconds, clock.monotonic, clock.monotonic())
-        return cls(settings, cluster, clock, cache, queue, sweep, optional, sampler, loop, elector, health)
+        return cls(
+            settings, cluster, clock, cache, queue, sweep, optional, sampler, scaler, autoscalers, loop, elector, health
+        )
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
@@ -157,33 +169,22 @@ class Operator:
         """What only the leader does, on what was listed since it leads: the one before may just have changed it."""
         await self.sweep.take_over(self.elector.led_since_seconds)
         await self.optional.known.wait()
+        self.scaler.start_over()
         part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
         async with asyncio.TaskGroup() as group:
             group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
             group.create_task(part("sampler", self.sampler.run), name="sampler")
+            group.create_task(part("autoscalers of others", self.autoscalers.run), name="autoscalers")
             group.create_task(part("Kopf", self._watch), name="kopf")
 
     async def _watch(self) -> None:
-        """Kopf, as long as our kind is served; a normal end of Kopf means it caught our signal."""
+        """Kopf, as long as our kind is served."""
         watching = handlers.Watching(
-            self.cache,
-            self.queue,
-            self.cluster.access,
-            self.settings.namespaces,
-            self.settings.request_timeout_seconds,
-            self.install_signals,
+            self.cache, self.queue, self.cluster.access, self.settings.namespaces, self.settings.request_timeout_seconds
         )
-        while not self.stop.is_set():
+        while True:
             await until_served(self.cluster)
-            flag = asyncio.Event()
-            gone = asyncio.create_task(until_gone(self.cluster))
-            gone.add_done_callback(partial(_raise_flag, flag))
-            try:
-                await watching.run(flag)
-            finally:
-                gone.cancel()
-            if not flag.is_set():
-                self.stop.set()
+            await first_of(watching.run(), until_gone(self.cluster))
 
     def _watches(self) -> Iterator[Watch]:
         for namespace in self.settings.namespaces or (None,):
@@ -215,10 +216,6 @@ def _identity() -> str:
 
 def _count_write(resource: str) -> None:
     metrics.API_WRITES.labels(resource).inc()
-
-
-def _raise_flag(flag: asyncio.Event, _done: "asyncio.Task[None]") -> None:
-    flag.set()
 
 
 async def serve(settings: Settings) -> None:

@@ -1,9 +1,13 @@
 """Kopf events → cache → queue. Low-level events only: they write nothing into the user's objects (decision 1)."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import kopf
@@ -20,37 +24,53 @@ CREDENTIALS_SECONDS: Final = 600.0
 
 @dataclass(frozen=True)
 class Watching:
-    """Kopf, watching VLLMServices until ``stop`` is set. ``reclaim_signals`` is called when it has taken them."""
+    """Kopf, watching VLLMServices, on a thread and an event loop of its own (docs/adr/0030).
+
+    Kopf takes a loop for its own: when it ends it cancels every task in it that is younger than itself.
+    """
 
     cache: Cache
     queue: WorkQueue[Key]
-    access: Callable[[], Awaitable[Access]]
+    access: Callable[[], Coroutine[None, None, Access]]
     namespaces: Sequence[str]
     request_timeout_seconds: float
-    reclaim_signals: Callable[[], None]
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Watch; a normal end without ``stop`` means that Kopf caught our signal."""
-        ready = asyncio.Event()
-        chosen = registry(self.cache, self.queue)
-        kopf.on.login(registry=chosen, id="credentials")(self._login)
-        signals = asyncio.create_task(self._reclaim(ready))
+    async def run(self) -> None:
+        """Watch until cancelled; raises what ended Kopf."""
+        runner, over = asyncio.Runner(), asyncio.Event()
+        its_loop, ours = runner.get_loop(), asyncio.get_running_loop()
+        thread = asyncio.ensure_future(asyncio.to_thread(_run, runner, self._until(over, ours)))
         try:
-            await kopf.operator(
-                registry=chosen,
-                settings=settings(self.request_timeout_seconds),
-                clusterwide=not self.namespaces,
-                namespaces=self.namespaces,
-                standalone=True,
-                stop_flag=stop,
-                ready_flag=ready,
-            )
-        finally:
-            signals.cancel()
-            self.reclaim_signals()
+            await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            with silent_kopf():
+                with contextlib.suppress(RuntimeError):  # it ended by itself just now
+                    its_loop.call_soon_threadsafe(over.set)
+                await asyncio.gather(thread, return_exceptions=True)
+            raise
 
-    async def _login(self, **_: object) -> kopf.ConnectionInfo:
-        access = await self.access()
+    async def _until(self, over: asyncio.Event, ours: asyncio.AbstractEventLoop) -> None:
+        """On Kopf's loop: until it ends by itself, or is ended by ours."""
+        ending = asyncio.create_task(over.wait())
+        watching = asyncio.create_task(self._watch(ours))
+        await asyncio.wait([ending, watching], return_when=asyncio.FIRST_COMPLETED)
+        watching.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
+
+    async def _watch(self, ours: asyncio.AbstractEventLoop) -> None:
+        chosen = registry(lambda change: ours.call_soon_threadsafe(remember, SERVICES, change, self.cache, self.queue))
+        kopf.on.login(registry=chosen, id="credentials")(partial(self._login, ours))
+        await kopf.operator(
+            registry=chosen,
+            settings=settings(self.request_timeout_seconds),
+            clusterwide=not self.namespaces,
+            namespaces=self.namespaces,
+            standalone=True,
+        )
+
+    async def _login(self, ours: asyncio.AbstractEventLoop, **_: object) -> kopf.ConnectionInfo:
+        access = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.access(), ours))
         return kopf.ConnectionInfo(
             server=access.server,
             ca_path=access.ca_path,
@@ -63,18 +83,30 @@ class Watching:
             expiration=datetime.now(UTC) + timedelta(seconds=CREDENTIALS_SECONDS),
         )
 
-    async def _reclaim(self, ready: asyncio.Event) -> None:
-        """Kopf takes SIGTERM and SIGINT for itself at each start; the operator outlives Kopf."""
-        await ready.wait()
-        self.reclaim_signals()
+
+def _run(runner: asyncio.Runner, watching: Coroutine[None, None, None]) -> None:
+    with runner:
+        runner.run(watching)
 
 
-def registry(cache: Cache, queue: WorkQueue[Key]) -> kopf.OperatorRegistry:
+@contextmanager
+def silent_kopf() -> Iterator[None]:
+    """Let Kopf end without a word: it closes its session under requests of its own and calls each an error."""
+    logger = logging.getLogger("kopf")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def registry(tell: Callable[[Change], object]) -> kopf.OperatorRegistry:
     """One handler, for VLLMServices; what they own is watched by ``control/watch.py``."""
     handlers = kopf.OperatorRegistry()
 
     async def on_event(event: kopf.RawEvent, **_: Any) -> None:  # noqa: ANN401 - Kopf's keyword arguments
-        remember(SERVICES, Change(event.get("type") == "DELETED", event["object"]), cache, queue)
+        tell(Change(event.get("type") == "DELETED", event["object"]))
 
     watch = kopf.on.event(
         group=SERVICES.group, version=SERVICES.version, plural=SERVICES.plural, id="vllmservice", registry=handlers
@@ -95,6 +127,7 @@ def settings(request_timeout_seconds: float) -> kopf.OperatorSettings:
     chosen.peering.standalone = True
     # Whether our kind is served is asked by control/discovery.py, which needs no right on CRDs and namespaces.
     chosen.scanning.disabled = True
-    chosen.process.ultimate_exiting_timeout = 30
+    # Kopf would SIGKILL the whole process so long after it was ended, also when only the lead was lost.
+    chosen.process.ultimate_exiting_timeout = None
     chosen.persistence.finalizer = f"{names.GROUP}/unused"
     return chosen

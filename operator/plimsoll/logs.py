@@ -5,8 +5,13 @@ import logging
 from datetime import UTC, datetime
 from typing import Final
 
-QUIET: Final = ("kopf", "aiohttp", "asyncio")
-"""Libraries whose everyday lines say nothing to the operator's owner."""
+QUIET: Final = {
+    "kopf": logging.WARNING,
+    "kopf._core.reactor.running": logging.ERROR,  # that signals are left to us, at each of its starts
+    "aiohttp": logging.WARNING,
+    "asyncio": logging.WARNING,
+}
+"""Libraries whose everyday lines say nothing to the operator's owner, and from which level on they are heard."""
 
 
 class JSONFormatter(logging.Formatter):
@@ -47,5 +52,5 @@ def configure_logging(log_format: str, level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    for name in QUIET:
-        logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
+    for name, heard in QUIET.items():
+        logging.getLogger(name).setLevel(max(heard, root.level))

@@ -1,5 +1,8 @@
 """The operator's own metrics. Names start with ``plimsoll_``; the list is part of the contract."""
 
+import contextlib
+from collections.abc import Iterable
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 REGISTRY = CollectorRegistry()
@@ -30,3 +33,38 @@ OPTIONAL_KINDS = Gauge(
     "plimsoll_optional_kind_usable", "1 when an optional kind is served and may be used", ["kind"], registry=REGISTRY
 )
 YIELDED = Gauge("plimsoll_yielded_services", "VLLMServices left to another install that serves them", registry=REGISTRY)
+
+_SERVICE = ["namespace", "service"]
+REPLICAS_WANTED = Gauge(
+    "plimsoll_service_replicas_wanted", "Replicas a service is to have", _SERVICE, registry=REGISTRY
+)
+REPLICAS_RECOMMENDED = Gauge(
+    "plimsoll_service_replicas_recommended",
+    "Replicas that Plimsoll would set now, whoever sets them; while demand is not known, those that are wanted",
+    _SERVICE,
+    registry=REGISTRY,
+)
+REPLICAS_READY = Gauge("plimsoll_service_replicas_ready", "Replicas that are ready", _SERVICE, registry=REGISTRY)
+DEMAND_BLOCKS = Gauge(
+    "plimsoll_service_demand_blocks", "KV blocks in use and waited for, over the service", _SERVICE, registry=REGISTRY
+)
+DEMAND_REPLICAS = Gauge(
+    "plimsoll_service_demand_replicas", "Replicas' worth of demand, without head-room", _SERVICE, registry=REGISTRY
+)
+_OF_DEMAND = (DEMAND_BLOCKS, DEMAND_REPLICAS)
+
+
+def forget_demand(namespace: str, service: str) -> None:
+    """The demand of a service is not known now."""
+    _forget(_OF_DEMAND, namespace, service)
+
+
+def forget_service(namespace: str, service: str) -> None:
+    """A service is gone: its series would say what is not so any more."""
+    _forget((REPLICAS_WANTED, REPLICAS_RECOMMENDED, REPLICAS_READY, *_OF_DEMAND), namespace, service)
+
+
+def _forget(gauges: Iterable[Gauge], *labels: str) -> None:
+    for gauge in gauges:
+        with contextlib.suppress(KeyError):
+            gauge.remove(*labels)

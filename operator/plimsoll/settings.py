@@ -28,6 +28,8 @@ class Settings:
     prometheus_url: str = ""
     metrics_interval_seconds: float = 15.0
     """How often Prometheus is asked: the tick of diagnosis and scaling."""
+    scale_down_seconds: float = 600.0
+    """A fleet shrinks only to the largest need of so long."""
     pod_policy: str = ""
     """Path of the owner's pod policy (docs/pods.md); empty: the default policy."""
     inventory: str = ""
@@ -55,6 +57,7 @@ class Settings:
             kubeconfig=env.get("KUBECONFIG", ""),
             prometheus_url=read.text("PROMETHEUS_URL", ""),
             metrics_interval_seconds=read.number("METRICS_INTERVAL_SECONDS", cls.metrics_interval_seconds, 0.5, 300),
+            scale_down_seconds=read.number("SCALE_DOWN_SECONDS", cls.scale_down_seconds, 1, 86_400),
             pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),
             http_host=read.text("HTTP_HOST", cls.http_host),

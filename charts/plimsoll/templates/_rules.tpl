@@ -47,6 +47,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get]
+# Autoscalers that target a service's Deployment: its replicas are left to them (docs/scaling.md).
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [list]
 # What `kubectl describe` shows.
 - apiGroups: [""]
   resources: [events]

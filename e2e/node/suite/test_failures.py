@@ -3,11 +3,12 @@
 import pytest
 
 from e2e.eventually import eventually
-from e2e.node.images.store import SMALL_ENGINE_VERSION
+from e2e.node.images.store import GPU, SMALL_ENGINE_VERSION
 from e2e.node.suite.services import Services
 
 MEMORY_LIMIT = "192Mi"
-LONG_CONTEXT = {"model": {"id": "Qwen/Qwen3-8B"}, "contextTokens": 32768}
+SMALL_GPU = {"model": {"id": "Qwen/Qwen3-8B"}, "engine": {"version": SMALL_ENGINE_VERSION}}
+ONE_GPU = {"gpu": GPU, "maxGPUs": 1}
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,8 @@ def failing(services: Services) -> Services:
     limits = [{"type": "Container", "default": {"memory": MEMORY_LIMIT}, "defaultRequest": {"memory": "32Mi"}}]
     services.kubectl.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}})
     services.apply("no-image", engine={"version": "0.28.0"})
-    services.apply("small-gpu", engine={"version": SMALL_ENGINE_VERSION}, **LONG_CONTEXT)
+    services.apply("small-gpu", contextTokens=32768, **SMALL_GPU)
+    services.apply("too-small", contextTokens=40960, hardware=ONE_GPU, **SMALL_GPU)
     services.apply("greedy")
     services.apply("mortal")
     return services
@@ -28,9 +30,15 @@ def test_a_missing_image_is_named(failing: Services) -> None:
     assert "vllm/vllm-openai:v0.28.0" in condition["message"]
 
 
-def test_a_cache_that_is_too_small_is_in_status_and_logs(failing: Services) -> None:
-    failing.until("small-gpu", "Ready", "False", message="exit code 1")
-    pod = failing.pods("small-gpu")[0]
+def test_a_cache_that_is_too_small_is_planned_again_with_what_the_log_says(failing: Services) -> None:
+    failing.until("small-gpu", "Ready", "True")
+    assert "the engine found" in str(failing.get("vllmservice", "small-gpu")["status"]["plan"]["assumptions"])
+
+
+def test_a_cache_that_no_plan_makes_large_enough_is_in_status_and_logs(failing: Services) -> None:
+    condition = failing.until("too-small", "Stalled", "True", message="40960")
+    assert condition["reason"] == "KVCacheTooSmall"
+    pod = failing.pods("too-small")[0]
     ended = eventually(lambda: failing.engine(pod).get("lastState", {}).get("terminated"))
     assert ended["exitCode"] == 1
     assert "Engine core initialization failed" in ended["message"]  # all that a message of the log's end can hold

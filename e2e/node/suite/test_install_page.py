@@ -105,12 +105,11 @@ def test_only_some_namespaces(rig: Rig, kubectl: Kubectl, default: Services) -> 
 
 @pytest.mark.usefixtures("no_operator")
 def test_without_internet(rig: Rig, default: Services, tmp_path: Path) -> None:
-    images = store.ensure(lambda _: None)
     (text,) = blocks("Without internet", "yaml")
     values = tmp_path / "values.yaml"
     for blank, filled in {
         "MIRROR": store.MIRROR,
-        "sha256:DIGEST": images.operator.digest,
+        "sha256:DIGEST": rig.images.operator.digest,
         "PULL-SECRET": "none",
     }.items():
         text = text.replace(blank, filled)
@@ -120,7 +119,7 @@ def test_without_internet(rig: Rig, default: Services, tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(own_model())
     follow(rig, "Without internet", replace={"ACME--MODEL": "acme--model", "=config.json": f"={config}"})
-    engine = f"{store.MIRROR}/vllm-openai@{images.engine.digest}"
+    engine = f"{store.MIRROR}/vllm-openai@{rig.images.engine.digest}"
     default.apply("mirrored", engine={"image": engine, "version": vllm_args.NEWEST, "security": "Restricted"})
     default.apply("own-model", model={"id": "acme/model"})
     default.until("mirrored", "Ready", "True")

@@ -82,6 +82,19 @@ class KVBudget(APIModel):
     )
 
 
+class Typical(APIModel):
+    """What a typical request is to one engine; the autoscaler counts with it."""
+
+    prompt_tokens: Count = Field(description="Tokens of its prompt.")
+    blocks: Count = Field(description="Blocks it holds when half of its output is made, shared prefixes left out.")
+    prefill_ms_per_token: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Step time that each new token of its prompt takes, in milliseconds."
+    )
+    decode_step_ms: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="A step of a well filled engine without prompts, in milliseconds."
+    )
+
+
 class MemoryItem(APIModel):
     """What a part of a GPU's memory is for."""
 
@@ -163,6 +176,7 @@ class Plan(APIModel):
     available_kv_bytes: Range | None = Field(
         default=None, alias="availableKVBytes", description="Bytes left for the KV cache on the worst GPU."
     )
+    typical: Typical | None = Field(default=None, description="What a typical request is to one engine.")
     latency: Latency | None = Field(default=None, description="Expected latencies at the load of the spec.")
     startup: Startup | None = Field(default=None, description="How long a pod takes to start.")
     drain: Drain | None = Field(default=None, description="How a pod ends.")
@@ -203,7 +217,25 @@ class Decision(APIModel):
     from_: Word | None = Field(default=None, alias="from", description="The value before, as text.")
     to: Word | None = Field(default=None, description="The value after, as text.")
     reason: Word = Field(description="Why, as one word.")
-    message: Text = Field(description="Why, in a sentence with the inputs.")
+    message: Text = Field(description="Why, in a sentence with figures.")
+    inputs: dict[str, Word] = Field(
+        default={}, description="The figures it rests on, as they were then.", max_length=16
+    )
+    alternatives: tuple[Word, ...] = Field(
+        default=(), description="What else could have been done, and what spoke against it.", max_length=8, strict=False
+    )
+
+
+class Scaling(APIModel):
+    """Why the fleet has the size it has."""
+
+    set_by: Word = Field(description="Who sets the number of replicas.", examples=["Plimsoll", "spec.replicas"])
+    recommended_replicas: Count | None = Field(
+        default=None, description="Replicas that demand asks for, within the limits. Absent: not known."
+    )
+    why: Text = Field(description="Why it has this size now.")
+    grows_when: Text | None = Field(default=None, description="What would add a replica.")
+    shrinks_when: Text | None = Field(default=None, description="What would take one away.")
 
 
 class Summary(APIModel):
@@ -247,6 +279,7 @@ class VLLMServiceStatus(APIModel):
     selector: Annotated[str, Field(max_length=1024)] | None = Field(
         default=None, description="Label selector of the main track's pods; the scale subresource shows it to an HPA."
     )
+    scaling: Scaling | None = Field(default=None, description="Why the fleet has the size it has.")
     observed: Observed | None = Field(default=None, description="What the running fleet shows.")
     decisions: tuple[Decision, ...] = Field(
         default=(), description="The last decisions, oldest first.", max_length=MAX_DECISIONS, strict=False

@@ -105,16 +105,19 @@ class Children:
         return refusal(f"{kind.kind}s of {namespace}", sentence, forbidden=True) if sentence else None
 
     async def bring(
-        self, request: Request, manifests: Iterable[Mapping[str, Any]], replicas: int, live: Live
+        self, request: Request, manifests: Iterable[Mapping[str, Any]], replicas: int | None, live: Live
     ) -> Applied:
-        """Apply the manifests in their order, then the count; stop at the first that cannot be written."""
+        """Apply the manifests in their order, then the count (None: it is not ours); stop at the first that cannot be
+        written.
+        """
         applied = Applied()
         try:
             fleet: Object | None = live.get((DEPLOYMENTS, request.name))
             for manifest in manifests:
                 written = await self._apply(request, drift.stamp(manifest), live, applied)
                 fleet = written if written and manifest["kind"] == DEPLOYMENTS.kind else fleet
-            await self._scale(request, replicas, fleet, applied)
+            if replicas is not None:
+                await self._scale(request, replicas, fleet, applied)
         except _StoppedError as stopped:
             applied.blocked, applied.waiting = stopped.stop.problem, stopped.stop.waiting
         return applied

@@ -8,6 +8,7 @@ from plimsoll.adapters.ports import EVENTS, Clock, Cluster, ClusterError
 from plimsoll.api import names
 from plimsoll.core.conditions import Condition
 from plimsoll.core.drift import digest
+from plimsoll.core.ledger import Entry
 
 log = logging.getLogger("plimsoll.events")
 
@@ -32,6 +33,13 @@ class EventWriter:
         for condition in now:
             if condition.type in TOLD and worth_telling(old.get(condition.type), condition):
                 await self._post(service, condition)
+
+    async def decisions(self, service: Mapping[str, Any], entries: Iterable[Entry]) -> None:
+        """One event for each decision that has changed something."""
+        for entry in entries:
+            if entry.changes:
+                text = f"{entry.kind} {entry.before} -> {entry.after}: {entry.message}"
+                await self._post(service, Condition(entry.kind, "True", entry.reason, text))
 
     async def _post(self, service: Mapping[str, Any], condition: Condition) -> None:
         try:

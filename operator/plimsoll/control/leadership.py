@@ -6,11 +6,12 @@ every leader its Lease, and must not become a crash loop (docs/adr/0026).
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 
 from plimsoll import metrics
 from plimsoll.adapters.ports import Clock, ClusterError, ConflictError, ForbiddenError, LeaseStore, UnreachableError
+from plimsoll.control.supervise import first_of
 from plimsoll.core.election import (
     Sight,
     Step,
@@ -149,24 +150,14 @@ class Elector:
             log.info("%s", text)
 
 
-async def while_leading(elector: Elector, work: Callable[[], Awaitable[None]]) -> None:
+async def while_leading(elector: Elector, work: Callable[[], Coroutine[None, None, None]]) -> None:
     """Run the work for as long as the lead is held, each time anew, for ever.
 
     What is cancelled may take a moment to end; it cannot write meanwhile (``control/fence.py``).
     """
     while True:
         await elector.leading.wait()
-        working = asyncio.ensure_future(work())
-        lost = asyncio.ensure_future(elector.waiting.wait())
-        try:
-            await asyncio.wait([working, lost], return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            working.cancel()
-            lost.cancel()
-            results = await asyncio.gather(working, lost, return_exceptions=True)
-        fault = results[0]
-        if isinstance(fault, Exception):
-            raise fault
+        await first_of(work(), elector.waiting.wait())
 
 
 def _text(error: ClusterError | TimeoutError) -> str:

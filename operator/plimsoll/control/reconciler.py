@@ -13,11 +13,13 @@ from pydantic import ValidationError
 
 from plimsoll.adapters.ports import DEPLOYMENTS, PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
+from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
+from plimsoll.control.scaler import Fleet, Scaler
 from plimsoll.control.survey import Survey
 from plimsoll.core import hindrance, learn, observe, replan, rollout
 from plimsoll.core.conditions import Facts, Problem
@@ -29,6 +31,7 @@ from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import PodState
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Target
+from plimsoll.core.sizing import Size
 from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
@@ -71,6 +74,8 @@ class Reconciler:
     reporter: Reporter
     survey: Survey
     postmortem: Postmortem
+    scaler: Scaler
+    autoscalers: Autoscalers
     wall_seconds: Callable[[], float]
     """Seconds since 1970: to compare with times that pods carry."""
 
@@ -80,34 +85,38 @@ class Reconciler:
         if service is None or service["metadata"].get("deletionTimestamp"):
             self.reporter.forget(key)
             self.children.forget(key)
+            self.scaler.forget(key)
             return None
         try:
             request = read_request(service)
         except ValidationError as error:
             facts = Facts(refusal=Problem(reasons.INVALID_SPEC.name, _first_error(error)))
-            return await self.reporter.report(key, service, facts, None, 0)
+            return await self.reporter.report(key, service, facts, None, Size(0, 0))
         return await self._act(key, service, request)
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
         live = self.cache.children(key)
         seen = await self._gather(key, request, live)
         target = seen.target
-        wanted = rollout.replicas(request, target, live.get((DEPLOYMENTS, request.name)))
+        size = await self._size(key, service, request, seen)
+        wanted = size.replicas
         policy = await self._policy(request, seen)
         step, applied = None, Applied()
         if target.revision:
             step = self._step(seen, target.revision, wanted, policy)
-            applied = await self._apply(request, target.revision, step, live, seen.kept)
+            applied = await self._apply(request, target.revision, step, live, seen.kept, size.ours)
         if self._unseen(key, request):
             return FIRST_LOOK_SECONDS
-        facts, again = self._facts(request, seen, wanted, step, applied, policy)
-        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), wanted)
+        facts, again = self._facts(request, seen, size, step, applied, policy)
+        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), size)
+        self.scaler.reported(key, size.entries)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
         changeable = facts.refusal or facts.blocked or facts.lacking or facts.update_unknown or facts.waits
         looking = changeable or any(pod.unplaced for pod in seen.pods)
         contested = CONTEST_RECHECK_SECONDS if applied.contest else None
-        waits = (again, written, REFUSED_RECHECK_SECONDS if looking else None, applied.again_seconds, contested)
+        looking_again = REFUSED_RECHECK_SECONDS if looking else None
+        waits = (again, written, looking_again, applied.again_seconds, contested, size.again_seconds)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _gather(self, key: Key, request: Request, live: Live) -> _Seen:
@@ -131,11 +140,33 @@ class Reconciler:
         target, tried = rollout.replanned(request, target, kept, again, together)
         return replace(seen, target=target, tried=tried, finding=finding if target is seen.target else None)
 
-    def _fleet(self, request: Request) -> LiveFleet | None:
+    def _workload(self, request: Request) -> Mapping[str, Any] | None:
         obj = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
-        if obj is None or judge(obj, request.name, request.uid).verdict != "ours":
-            return None
-        return read_live(obj)
+        return obj if obj is not None and judge(obj, request.name, request.uid).verdict == "ours" else None
+
+    def _fleet(self, request: Request) -> LiveFleet | None:
+        obj = self._workload(request)
+        return None if obj is None else read_live(obj)
+
+    async def _size(self, key: Key, service: Mapping[str, Any], request: Request, seen: _Seen) -> Size:
+        """How many replicas are wanted. While pods are being replaced, demand waits."""
+        revision, live = seen.target.revision, seen.live
+        if revision is None:
+            return Size(0, 0)
+        if seen.target.frozen and live is not None:
+            return Size(live.asked, min(live.asked, 1))
+        mixed = live is not None and (starts_rollout(revision, live) or live.updated < live.replicas)
+        fleet = Fleet(
+            key=key,
+            request=request,
+            revision=revision,
+            workload=self._workload(request),
+            decisions=(service.get("status") or {}).get("decisions") or (),
+            pods=seen.pods,
+            busy_with="a roll-out is under way" if mixed and not self._progress(seen).failed else "",
+        )
+        other = await self.autoscalers.of(DEPLOYMENTS.kind, key, edited=not fleet.by_us)
+        return self.scaler.size(replace(fleet, other=other))
 
     async def _policy(self, request: Request, seen: _Seen) -> Policy:
         """What the roll-out may count on. Nodes are looked at only where a pod would have to be placed."""
@@ -165,12 +196,12 @@ class Reconciler:
         )
 
     async def _apply(
-        self, request: Request, target: Revision, step: Step, live: Live, kept: Sequence[Revision]
+        self, request: Request, target: Revision, step: Step, live: Live, kept: Sequence[Revision], count_is_ours: bool
     ) -> Applied:
         if request.held_because:
             return Applied()
         manifests = rollout.children(request, target, step)
-        applied = await self.children.bring(request, manifests, step.replicas, live)
+        applied = await self.children.bring(request, manifests, step.replicas if count_is_ours else None, live)
         if applied.blocked is None and not applied.waiting:
             await self.children.tidy(request, target, step, live, kept)
         return applied
@@ -184,7 +215,7 @@ class Reconciler:
         return live is not None and not live.seen and self.children.just_wrote(key, DEPLOYMENTS)
 
     def _facts(
-        self, request: Request, seen: _Seen, wanted: int, step: Step | None, applied: Applied, policy: Policy
+        self, request: Request, seen: _Seen, size: Size, step: Step | None, applied: Applied, policy: Policy
     ) -> tuple[Facts, float | None]:
         """What the conditions depend on, and the seconds after which time alone may change it."""
         target, live = seen.target, self._fleet(request)
@@ -197,8 +228,8 @@ class Reconciler:
             held=request.held_because,
             update=target.update,
             update_unknown=target.update_unknown,
-            limited=observe.limited(request, target, wanted),
-            contest=applied.contest,
+            limited=size.limited or observe.limited(request, target, size.replicas),
+            contest=size.contest or applied.contest,
             ignored=rollout.ignored(request, target, seen.kept),
             rollout=step.why if step and not request.held_because else "",
             waits=step.waiting if step and not request.held_because else None,
@@ -214,7 +245,7 @@ class Reconciler:
             tried=seen.tried,
             room=policy.room,
         )
-        fleet = observe.fleet(request, live, seen.pods, wanted, waits=facts.waits is not None)
+        fleet = observe.fleet(live, seen.pods, size.replicas, size.floor, waits=facts.waits is not None)
         return replace(facts, fleet=fleet, obstacle=hindrance.obstacle(view)), hindrance.due(view)
 
 

@@ -7,9 +7,10 @@ from plimsoll.adapters.ports import SERVICES, Clock, Cluster, NotFoundError
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.events import EventWriter
-from plimsoll.core import conditions, drift, status
+from plimsoll.core import conditions, drift, ledger, status
 from plimsoll.core.conditions import Facts, Fleet
 from plimsoll.core.manifests.identity import selector_text, track_selector
+from plimsoll.core.sizing import Size
 
 
 class Reporter:
@@ -28,24 +29,28 @@ class Reporter:
         self._figures.pop(key, None)
 
     async def report(
-        self, key: Key, service: Mapping[str, Any], facts: Facts, plan: Mapping[str, Any] | None, replicas: int
+        self, key: Key, service: Mapping[str, Any], facts: Facts, plan: Mapping[str, Any] | None, size: Size
     ) -> float | None:
         """Write the status if it says something new; the seconds until a postponed figure may be written."""
         before = service.get("status") or {}
         generation = int(service["metadata"].get("generation", 0))
         decided = conditions.decide(facts)
-        fleet = facts.fleet or Fleet(wanted=replicas, floor=replicas)
+        fleet = facts.fleet or Fleet(wanted=size.replicas, floor=size.floor)
         after = {
             "observedGeneration": generation,
             "servedBy": self._served_by,
             "conditions": conditions.merge(before.get("conditions") or (), decided, generation, self._clock.now()),
-            "summary": {"replicas": f"{fleet.ready}/{replicas}"},
+            "summary": {"replicas": f"{fleet.ready}/{size.replicas}"},
             "replicas": fleet.replicas,
             "readyReplicas": fleet.ready,
             "selector": selector_text(track_selector(key.name)),
         }
         if plan:
             after["plan"] = plan
+        if size.scaling:
+            after["scaling"] = size.scaling
+        if decisions := ledger.added(before.get("decisions") or (), size.entries, self._clock.now()):
+            after["decisions"] = decisions
         change = status.change(before, after)
         if change == "none":
             return None
@@ -54,6 +59,7 @@ class Reporter:
         await self._write(service, after)
         if change == "flip":
             await self._events.transitions(service, before.get("conditions") or (), decided)
+            await self._events.decisions(service, size.entries)
         return None
 
     def _wait_seconds(self, key: Key) -> float:

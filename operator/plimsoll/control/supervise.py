@@ -1,8 +1,8 @@
-"""Keeps a part of the operator running: a part that ends is started again, the rest lives on (decision 1)."""
+"""Parts of the operator: one that ends is started again and the rest lives on (decision 1); some end one another."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Final
 
 log = logging.getLogger("plimsoll.supervise")
@@ -30,3 +30,22 @@ async def keep_running(
             await asyncio.sleep(wait)
         else:
             return
+
+
+async def first_of(*parts: Coroutine[None, None, object]) -> None:
+    """Run the parts side by side until one ends; the others are cancelled and waited for.
+
+    Raises:
+        Exception: the first fault of a part.
+
+    """
+    tasks = [asyncio.create_task(part) for part in parts]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+    for fault in results:
+        if isinstance(fault, Exception):
+            raise fault

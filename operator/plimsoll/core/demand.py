@@ -14,6 +14,8 @@ BACKLOG_SECONDS: Final = 60.0
 """Requests that wait should be served within so long, once there are replicas for them."""
 QUEUE_SHARE: Final = 0.15
 """More waiting than so much of what runs is a queue, not a moment."""
+FILLED: Final = 0.85
+"""A well filled pool, as a share of its blocks."""
 LEAST_PREFILL_SHARE: Final = 0.25
 MOST_PREFILL_SHARE: Final = 0.75
 
@@ -70,6 +72,20 @@ class ReplicaCapacity:
         return low
 
 
+def seconds_of_request(capacity: ReplicaCapacity, output_tokens: float, engines: int = 1) -> float:
+    """How long a typical request runs in a well filled engine of the replica: its tokens, and the others' prompts.
+
+    0 when the step times are not known.
+    """
+    at_once = FILLED * capacity.usable_blocks / max(1.0, capacity.request_blocks)
+    if capacity.max_num_seqs:
+        at_once = min(at_once, capacity.max_num_seqs)
+    if not capacity.decode_step_seconds:
+        return 0.0
+    prompts = max(1.0, at_once / engines) * capacity.prompt_tokens * capacity.prefill_seconds_per_token
+    return output_tokens * capacity.decode_step_seconds + prompts
+
+
 @dataclass(frozen=True)
 class Demand:
     """Replicas' worth of traffic, not yet rounded, without any head-room."""
@@ -108,7 +124,8 @@ def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Dem
     at_once, backlog = arriving * capacity.request_seconds, waiting * capacity.backlog_share
     blocks = max(_used_blocks(view, capacity), at_once * capacity.request_blocks) + backlog * capacity.request_blocks
     sequences = (max(running, at_once) + backlog) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
-    compute = _prompt_tokens(view, capacity, arriving, waiting) * capacity.prefill_seconds_per_token
+    tokens = _prompt_tokens(view, capacity, arriving, waiting) / max(1, view.engines_per_pod)
+    compute = tokens * capacity.prefill_seconds_per_token
     return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences)
 
 

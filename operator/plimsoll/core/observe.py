@@ -11,11 +11,13 @@ from plimsoll.core.request import Request
 from plimsoll.core.rollout import Target
 
 
-def fleet(request: Request, live: LiveFleet, pods: Sequence[PodState], replicas: int, *, waits: bool) -> Fleet:
-    """The main workload as last seen. ``replicas``: how many are wanted. ``waits``: for another template."""
+def fleet(live: LiveFleet, pods: Sequence[PodState], replicas: int, floor: int, *, waits: bool) -> Fleet:
+    """The main workload as last seen. ``replicas``: how many are wanted, ``floor`` of which must be ready for the
+    service to be. ``waits``: for another template.
+    """
     return Fleet(
         wanted=replicas,
-        floor=_floor(request, replicas),
+        floor=floor,
         replicas=live.replicas,
         ready=live.ready,
         updated_ready=0 if waits else _ready_now(live, pods),
@@ -42,8 +44,3 @@ def limited(request: Request, target: Target, replicas: int) -> Problem | None:
         f"spec.replicas: {request.spec.replicas} would take {request.spec.replicas * gpus} GPUs, "
         f"spec.hardware.maxGPUs is {request.spec.hardware.max_gpus}: {replicas} run",
     )
-
-
-def _floor(request: Request, replicas: int) -> int:
-    """Replicas that must be ready before the service counts as Ready; an autoscaler's wish is not one."""
-    return min(replicas, 1) if request.spec.scaling.mode == "External" else replicas

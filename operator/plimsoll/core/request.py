@@ -46,7 +46,7 @@ class Request:
         return minimum_replicas(self.spec)
 
     def wanted_replicas(self, gpus_per_replica: int, planned: int = 1) -> int:
-        """Replicas to run: in Auto what the load was planned to need, else what the user or an HPA asks.
+        """Replicas to begin with: in Auto what the load was planned to need, else what the user or an HPA asks.
 
         Never fewer than the floor, never more than ``maxGPUs`` allows.
         """

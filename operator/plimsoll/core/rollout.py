@@ -145,15 +145,6 @@ def _deadline_seconds(revision: Revision) -> int:
     return int(startup.get("deadlineSeconds", 2 * revision.load_seconds + OLD_DEADLINE_MARGIN_SECONDS))
 
 
-def replicas(request: Request, target: Target, fleet: Mapping[str, Any] | None) -> int:
-    """How many to run. ``fleet``: the live Deployment; without a plan for its new spec it keeps its count."""
-    if target.revision is None:
-        return 0
-    if target.frozen and fleet is not None:
-        return int(fleet["spec"].get("replicas", 1))
-    return request.wanted_replicas(gpus_per_replica(target.revision), planned_replicas(target.revision))
-
-
 def gpus_per_replica(revision: Revision) -> int:
     """GPUs that one replica of the kept plan takes."""
     return int(revision.plan["choice"]["gpusPerReplica"])

@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from plimsoll.api import scaling_reasons
 from plimsoll.core.demand import Demand, ReplicaCapacity, demand
 from plimsoll.core.signals import FleetView, Signal
 
@@ -42,6 +43,11 @@ class Tuning:
 DEFAULTS: Final = Tuning()
 
 
+def tuning(hold_seconds: float) -> Tuning:
+    """The constants with another window of the way down; calm is a tenth of it, as by default."""
+    return Tuning(hold_seconds=hold_seconds, calm_seconds=hold_seconds / 10)
+
+
 @dataclass(frozen=True)
 class Limits:
     """What the count must stay within, and who says so."""
@@ -50,6 +56,16 @@ class Limits:
     most: int
     least_is: str = "scaling.minReplicas"
     most_is: str = "scaling.maxReplicas"
+    reason: str = scaling_reasons.MAX_REPLICAS.name
+    """Condition reason of the upper one."""
+
+    def applied_to(self, replicas: int) -> "Decision | None":
+        """The nearest count within, when this one is not: at once, whatever else is known."""
+        bounded = min(max(replicas, self.least), self.most)
+        if bounded == replicas:
+            return None
+        which = f"{self.least_is} is {self.least}" if bounded > replicas else f"{self.most_is} is {self.most}"
+        return Decision(bounded, which, wanted=bounded)
 
 
 @dataclass
@@ -61,6 +77,14 @@ class History:
     """(moment, replicas needed with the way-down targets)."""
     grew_seconds: float = -math.inf
     stormed_seconds: float = -math.inf
+    complete_seconds: float = -math.inf
+    """When everything was known last."""
+
+    def seen_whole(self, now: float, gap_seconds: float) -> None:
+        """Everything is known now. After a longer gap the window begins anew: what was not seen was not little."""
+        if self.complete_seconds > -math.inf and now - self.complete_seconds > gap_seconds:
+            self.began_seconds = now
+        self.complete_seconds = now
 
     def note(self, now: float, need: float, window_seconds: float) -> None:
         """Remember a need; those older than the window go."""
@@ -102,6 +126,8 @@ class State:
     """A roll-out or an experiment: the count stays until it is over."""
     held_requests: float = 0.0
     """Requests that wait at a gateway because no replica is ready."""
+    stuck: int = 0
+    """Replicas that will not serve soon: they fail, or no node takes them. They stand in the way of nothing."""
 
 
 def decide(
@@ -114,12 +140,8 @@ def decide(
     tuning: Tuning = DEFAULTS,
 ) -> Decision:
     """The number of replicas to run from now on."""
-    bounded = min(max(state.replicas, limits.least), limits.most)
-    if bounded != state.replicas:
-        which = (
-            f"{limits.least_is} is {limits.least}" if bounded > state.replicas else f"{limits.most_is} is {limits.most}"
-        )
-        return Decision(bounded, which, wanted=bounded)
+    if outside := limits.applied_to(state.replicas):
+        return outside
     if state.busy_with:
         return Decision.hold(state.replicas, f"{state.busy_with}: the count stays until it is over")
     found = demand(view, capacity, state.held_requests)
@@ -172,6 +194,8 @@ def _roomy(by_blocks: float, share: float, tuning: Tuning) -> float:
 def _remember(view: FleetView, history: History, down: float, now: float, tuning: Tuning) -> None:
     """A need from incomplete data is a lower bound: worth keeping, since it can only hold capacity longer."""
     history.note(now, down, tuning.hold_seconds)
+    if view.complete:
+        history.seen_whole(now, tuning.calm_seconds)
     if view.total(Signal.PREEMPTIONS).at_least(tuning.storm_per_second * max(1, len(view.serving))):
         history.stormed_seconds = now
 
@@ -180,16 +204,19 @@ def _grow(case: _Case) -> Decision:
     """Up at once, in bounded steps; replicas that still load count as there."""
     up, found, limits, replicas = case.up, case.found, case.limits, case.state.replicas
     serving = len(case.view.serving)
-    step = max(case.tuning.step_up, math.ceil(replicas * case.tuning.step_up_share))
     loading = replicas - serving
-    allowed = min(up, max(replicas, serving + step) if loading > 0 else replicas + step)
+    # A step is from what serves: one from what loads would grow with every look, before the first has come (C01).
+    base = serving if loading > 0 else replicas
+    step = max(case.tuning.step_up, math.ceil(base * case.tuning.step_up_share))
+    allowed = min(up, max(replicas, base + step))
     target = min(allowed, limits.most)
-    why = f"{found.bound} need {up} replicas ({found.replicas:.2f} without head-room)"
+    why = f"{found.bound} need {up} replicas"
     limited = f"{limits.most_is} is {limits.most}" if up > limits.most and target == limits.most else ""
     if target <= replicas:
         waits = limited or f"{loading} replicas still load, and a step is {step} at most"
         return Decision(replicas, f"{why}; {waits}", valid=False, wanted=up, limited_by=limited, demand=found)
     case.history.grew_seconds = case.now
+    why = f"{why} ({found.replicas:.2f} without head-room)"
     return Decision(target, why, wanted=up, limited_by=limited, demand=found)
 
 
@@ -209,12 +236,11 @@ def _shrink(case: _Case) -> Decision:
 
 def _against_shrinking(case: _Case) -> str:
     history, tuning, now = case.history, case.tuning, case.now
-    missing = case.state.replicas - len(case.view.serving)
-    seen = now - history.began_seconds
-    if seen < tuning.hold_seconds:
-        return f"only {seen:.0f} of {tuning.hold_seconds:.0f} s have been watched"
-    if missing > 0:
-        return f"{missing} replicas are not ready"
+    coming = case.state.replicas - len(case.view.serving) - case.state.stuck
+    if now - history.began_seconds < tuning.hold_seconds:
+        return f"it has not been watched for {tuning.hold_seconds:.0f} s yet"
+    if coming > 0:
+        return f"{coming} replicas are not ready"
     if now - history.stormed_seconds < tuning.calm_seconds:
         return "requests were preempted a moment ago"
     if now - history.grew_seconds < tuning.calm_seconds:

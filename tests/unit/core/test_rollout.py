@@ -267,11 +267,11 @@ def _pod(phase: Phase, template: str) -> PodState:
         pytest.param([], 1, id="pods cannot be seen: the workload's figures count"),
     ],
 )
-def test_pods_that_are_ready_with_the_present_template(pods: list[PodState], ready: int, request_: Request) -> None:
+def test_pods_that_are_ready_with_the_present_template(pods: list[PodState], ready: int) -> None:
     template = {"metadata": {"annotations": {names.ANNOTATION_TEMPLATE: "new"}}}
     live = LiveFleet(asked=1, replicas=2, ready=1, updated=1, seen=True, template=template)
-    assert observe.fleet(request_, live, pods, 1, waits=False).updated_ready == ready
-    assert observe.fleet(request_, live, pods, 1, waits=True).updated_ready == 0
+    assert observe.fleet(live, pods, 1, 1, waits=False).updated_ready == ready
+    assert observe.fleet(live, pods, 1, 1, waits=True).updated_ready == 0
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ def plan_of(wish: Wish, best: Candidate, rejected: tuple[Rejected, ...]) -> Plan
         startup=start,
         drain=end,
         host=host_of(wish, engine),
+        typical=best.service.typical(),
         latency=latency,
         slo_met=_slo_met(wish, best.serving),
         rejected=rejected,

@@ -52,6 +52,20 @@ class KVBudget:
 
 
 @dataclass(frozen=True)
+class Typical:
+    """What one typical request is to an engine: the autoscaler counts with it.
+
+    ``blocks`` it holds when half of its output is made, without what a shared prefix stores for all. ``None``: the
+    speed of the GPU is not known.
+    """
+
+    prompt_tokens: int
+    blocks: int
+    prefill_ms_per_token: float | None = None
+    decode_step_ms: float | None = None
+
+
+@dataclass(frozen=True)
 class MemoryItem:
     """What a part of the worst rank's memory is for, in bytes, and how sure that is."""
 
@@ -89,6 +103,7 @@ class Plan:
     startup: Startup
     drain: Drain
     host: Host
+    typical: Typical | None = None
     latency: Mapping[str, Range] = field(default_factory=dict)
     slo_met: Answer = "unknown"
     rejected: tuple[Rejected, ...] = ()

@@ -16,7 +16,7 @@ from plimsoll.core.latency.coefficients import Spread, fitted
 from plimsoll.core.latency.load import steady_state
 from plimsoll.core.plan.demand import Demand
 from plimsoll.core.plan.fit import Engine
-from plimsoll.core.plan.result import Range
+from plimsoll.core.plan.result import Range, Typical
 
 FULLEST_POOL: Final = 0.85
 """Share of the blocks that the demand may take; the rest is for requests longer than typical (``autoscaling.md`` 2)."""
@@ -108,6 +108,22 @@ class EngineService:
         """Time between two tokens of an engine that runs as many requests as it may, milliseconds."""
         running = min(self._most, self._engine.layout.resolved.max_num_seqs)
         return self._loaded(1, max(1.0, running), None).itl_ms
+
+    def typical(self) -> Typical:
+        """A typical request beside as many others as the pool holds with head-room (``FULLEST_POOL``)."""
+        load, times = self._load, self.times
+        prompt, half = self._demand.prompt_tokens, self._load.output_tokens // 2
+        tokens = min(prompt + half, self._engine.layout.resolved.max_model_len)
+        blocks = max(1, blocks_for_request(self._engine.layout, tokens) - self._saved)
+        if times is None:
+            return Typical(prompt, blocks)
+        most = min(FULLEST_POOL * self._free / blocks, self._engine.layout.resolved.max_num_seqs)
+        decoding = max(1.0, most / times.pipeline_parallel)
+        context = decoding * tokens
+        step = times.step_seconds(decoding, context)
+        chunks = times.chunks(load.prompt_tokens, decoding)
+        prefill = times.prefill_seconds(load.prompt_tokens, self._cached, decoding, context) - chunks * step
+        return Typical(prompt, blocks, round(1e3 * max(0.0, prefill) / load.prompt_tokens, 6), round(1e3 * step, 3))
 
     def tokens_per_second(self, running: float) -> float:
         """Output tokens a second of one engine that runs so many requests; 0 when speeds are not known."""

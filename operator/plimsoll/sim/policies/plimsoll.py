@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from plimsoll.core.demand import ReplicaCapacity
+from plimsoll.core.demand import FILLED, ReplicaCapacity, seconds_of_request
 from plimsoll.core.scale import DEFAULTS, History, Limits, State, Tuning, decide
 from plimsoll.core.signals import FleetView, PodView, Reading, Sample, Signal
 from plimsoll.sim.models import EngineModel
@@ -97,26 +98,26 @@ def capacity_of(
     itl_seconds: float,
     load_seconds: float = 0.0,
 ) -> ReplicaCapacity:
-    """What a plan would say of an engine at these lengths. A request's decode waits for the prompts of all others."""
+    """What a plan would say of an engine at these lengths."""
     pool = engine.pool
     half = int(prompt_tokens + output_tokens / 2)
     blocks = pool.blocks(half)
-    batch = max(1, min(engine.limits.max_num_seqs, int(0.85 * pool.usable_blocks / blocks)))
+    batch = max(1, min(engine.limits.max_num_seqs, int(FILLED * pool.usable_blocks / blocks)))
     fixed, slope = engine.cost.decode_line(batch)
     step = fixed + slope * batch * half
     prefill = prefill_seconds_per_token(engine.cost, batch, batch * half, int(prompt_tokens))
-    return ReplicaCapacity(
+    capacity = ReplicaCapacity(
         usable_blocks=pool.usable_blocks,
         request_blocks=blocks,
         prompt_tokens=prompt_tokens,
         max_num_seqs=engine.limits.max_num_seqs,
-        request_seconds=output_tokens * step + batch * prompt_tokens * prefill,
         load_seconds=load_seconds,
         prefill_seconds_per_token=prefill,
         decode_step_seconds=step,
         ttft_seconds=ttft_seconds,
         itl_seconds=itl_seconds,
     )
+    return replace(capacity, request_seconds=seconds_of_request(capacity, output_tokens))
 
 
 def prefill_seconds_per_token(cost: StepCost, decoding: int, context_tokens: int, prompt_tokens: int) -> float:

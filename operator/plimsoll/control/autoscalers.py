@@ -1,0 +1,71 @@
+"""Who else sets replicas: HorizontalPodAutoscalers that target what we made, found before anybody is fought.
+
+They are listed now and then, all at once; and at once where somebody else has written a count of ours, so that an
+autoscaler is never answered with a repair. Nothing is watched: their status changes every few seconds.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from plimsoll.adapters.ports import AUTOSCALERS, Cluster, ClusterError, ForbiddenError
+from plimsoll.control.cache import Cache, Key
+from plimsoll.control.workqueue import WorkQueue
+from plimsoll.core.autoscaler import Autoscaler, Scaled, scaled_by
+
+log = logging.getLogger("plimsoll.autoscalers")
+
+LOOK_SECONDS: Final = 30.0
+AGAIN_SECONDS: Final = 2.0
+"""Where a count was edited, what was listed longer ago does not count."""
+
+
+@dataclass
+class Autoscalers:
+    """Autoscalers by what they scale. Without the right to list them none is known, and that is logged once."""
+
+    cluster: Cluster
+    cache: Cache
+    queue: WorkQueue[Key]
+    namespaces: Sequence[str]
+    monotonic: Callable[[], float]
+    _known: dict[str | None, tuple[float, dict[Scaled, Autoscaler]]] = field(default_factory=dict)
+    _told: str = ""
+
+    async def run(self) -> None:
+        """List them for ever; services whose autoscaler came or went are looked at."""
+        while True:
+            for namespace in self.namespaces or (None,):
+                await self._list(namespace)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def of(self, kind: str, key: Key, *, edited: bool) -> Autoscaler | None:
+        """Who scales the workload of this kind that has the service's name. ``edited``: somebody changed its count."""
+        scope = key.namespace if self.namespaces else None
+        at, known = self._known.get(scope, (float("-inf"), {}))
+        if edited and self.monotonic() - at > AGAIN_SECONDS:
+            await self._list(scope)
+            _, known = self._known.get(scope, (at, known))
+        return known.get(Scaled(key.namespace, kind, key.name))
+
+    async def _list(self, scope: str | None) -> None:
+        """What cannot be listed now stays as it was known: an autoscaler does not go because nobody may look."""
+        _, before = self._known.get(scope, (0.0, {}))
+        try:
+            found = scaled_by([hpa async for hpa in self.cluster.list(AUTOSCALERS, scope)])
+        except ClusterError as error:
+            self._tell(error)
+            found = before
+        self._known[scope] = (self.monotonic(), found)
+        for target in {**before, **found}:
+            key = Key(target.namespace, target.name)
+            if before.get(target) != found.get(target) and key in self.cache.services():
+                self.queue.add(key)
+
+    def _tell(self, error: ClusterError) -> None:
+        level = logging.WARNING if isinstance(error, ForbiddenError) else logging.INFO
+        if error.message != self._told:
+            log.log(level, "autoscalers of others are not seen, and their counts are repaired: %s", error.message)
+        self._told = error.message

@@ -1,0 +1,276 @@
+"""How many replicas a service is to have: who sets the count, what demand says, and what is remembered between looks.
+
+Decisions are made in ``core/scale.py`` once for each look at the fleet; limits hold at any time. What is kept here is
+lost with the process, and then nothing shrinks before a whole window was watched again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Protocol
+
+from plimsoll import metrics
+from plimsoll.api import names, scaling_reasons
+from plimsoll.control.cache import Key
+from plimsoll.core import ledger, outlook, rollout, sizing
+from plimsoll.core.autoscaler import Autoscaler, contest
+from plimsoll.core.conditions import Problem
+from plimsoll.core.ledger import SCALE, Entry
+from plimsoll.core.limits import limits
+from plimsoll.core.manifests.revision import Revision
+from plimsoll.core.outlook import Scene
+from plimsoll.core.pods import PodState
+from plimsoll.core.replica import capacity_of
+from plimsoll.core.request import Request
+from plimsoll.core.scale import DEFAULTS, Decision, History, Limits, State, Tuning, decide
+from plimsoll.core.signals import FleetView, Look
+from plimsoll.core.sizing import Known, Size, Start
+from plimsoll.core.stable_text import stable
+
+WHY_LIMIT: Final = 400
+_NOTHING_SEEN: Final = FleetView(())
+
+
+class Looks(Protocol):
+    """Who looks at fleets."""
+
+    def look(self, key: Key) -> Look | None:
+        """The newest look at a service's fleet; None when there is no Prometheus, or nothing was sampled yet."""
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """One service at one moment, as the reconciler has gathered it."""
+
+    key: Key
+    request: Request
+    revision: Revision
+    """The plan that is to run."""
+    workload: Mapping[str, Any] | None
+    """The live workload."""
+    decisions: Sequence[Mapping[str, Any]] = ()
+    """From the status."""
+    pods: Sequence[PodState] = ()
+    busy_with: str = ""
+    other: Autoscaler | None = None
+
+    @property
+    def live(self) -> int | None:
+        """The count that the workload was given last."""
+        return None if self.workload is None else int(self.workload["spec"].get("replicas", 1))
+
+    @property
+    def by_us(self) -> bool:
+        """Nobody else wrote the count last: who changes it takes the field from all others."""
+        return self.workload is None or names.MANAGER_SCALE in self.workload.get("managers", ())
+
+    @property
+    def auto(self) -> bool:
+        """Whether the count follows demand."""
+        return self.other is None and self.request.spec.scaling.mode == "Auto"
+
+
+@dataclass
+class _Memory:
+    """What this process remembers of a service."""
+
+    wanted: int | None = None
+    history: History | None = None
+    looked_seconds: float | None = None
+    decision: Decision | None = None
+    decided_from: int | None = None
+    """The count that the decision was made about."""
+    unreported: list[Entry] = field(default_factory=list)
+    limited_until_seconds: float = 0.0
+    rehearsed: tuple[str, str | None] | None = None
+    """Reason and count of the last decision that was recorded and not acted on."""
+
+
+@dataclass
+class Scaler:
+    """Sizes fleets. ``blind``: no Prometheus is configured, so demand will never be known."""
+
+    looks: Looks
+    monotonic: Callable[[], float]
+    wall_seconds: Callable[[], float]
+    tuning: Tuning = DEFAULTS
+    blind: bool = False
+    _memories: dict[Key, _Memory] = field(default_factory=dict)
+
+    def forget(self, key: Key) -> None:
+        """The service is gone."""
+        self._memories.pop(key, None)
+        metrics.forget_service(key.namespace, key.name)
+
+    def start_over(self) -> None:
+        """Another operator has led meanwhile: what was remembered may not be so any more."""
+        self._memories.clear()
+
+    def reported(self, key: Key, entries: Sequence[Entry]) -> None:
+        """These decisions are in the status now."""
+        if memory := self._memories.get(key):
+            memory.unreported = [entry for entry in memory.unreported if entry not in entries]
+
+    def size(self, fleet: Fleet) -> Size:
+        """The count of a fleet at this moment."""
+        memory = self._memories.setdefault(fleet.key, _Memory())
+        start = self._start(fleet, memory)
+        self._note(memory, start.entry)
+        bounds = limits(fleet.request, rollout.gpus_per_replica(fleet.revision))
+        decision, scene = self._decision(fleet, memory, start.replicas, bounds)
+        count = self._acted_on(fleet, memory, start, decision, scene)
+        _show(fleet, count, decision, scene.view)
+        return self._size(fleet, memory, start, count, decision, scene)
+
+    def _start(self, fleet: Fleet, memory: _Memory) -> Start:
+        gpus, planned = rollout.gpus_per_replica(fleet.revision), rollout.planned_replicas(fleet.revision)
+        asked = fleet.request.wanted_replicas(gpus, planned)
+        recorded = ledger.last(fleet.decisions, SCALE)
+        remembered = memory.wanted if fleet.auto and not fleet.request.held_because else None
+        known = Known(asked, fleet.live, fleet.by_us, remembered, recorded)
+        if fleet.other is not None:
+            return sizing.start_yielded(known, str(fleet.other))
+        if fleet.auto:
+            start = sizing.start_auto(known)
+            return replace(start, replicas=max(start.replicas, asked)) if self.blind else start
+        start = sizing.start_asked(
+            known, asked, fleet.request.spec.scaling.mode, self.wall_seconds(), self.tuning.hold_seconds
+        )
+        return replace(start, replicas=min(start.replicas, fleet.request.most_replicas(gpus)))
+
+    def _decision(self, fleet: Fleet, memory: _Memory, count: int, bounds: Limits) -> tuple[Decision, Scene]:
+        """What demand and limits say of the count; demand is asked once for each look."""
+        look = self.looks.look(fleet.key)
+        view = look.view if look else _NOTHING_SEEN
+        scene = Scene(count, view, capacity_of(fleet.revision.plan, fleet.request.spec, view), bounds, self.tuning)
+        if outside := bounds.applied_to(count):
+            return outside, scene
+        if look is None:
+            text = "no Prometheus is configured" if self.blind else "no metrics have been read yet"
+            return Decision.hold(count, text), scene
+        if look.at_seconds == memory.looked_seconds and memory.decision is not None:
+            same = memory.decided_from == count
+            return (memory.decision if same else replace(memory.decision, replicas=count, valid=False)), scene
+        memory.looked_seconds, memory.decided_from = look.at_seconds, count
+        memory.history = memory.history or History(look.at_seconds)
+        state = State(count, fleet.busy_with, stuck=_stuck(fleet.pods, view))
+        memory.decision = decide(scene.capacity, view, state, bounds, memory.history, look.at_seconds, self.tuning)
+        return memory.decision, scene
+
+    def _acted_on(self, fleet: Fleet, memory: _Memory, start: Start, decision: Decision, scene: Scene) -> int:
+        """The count that becomes of the decision, which is noted when it changes something."""
+        if not fleet.auto:
+            memory.wanted = None
+            return start.replicas
+        held = fleet.request.held_because
+        if decision.replicas != start.replicas:
+            entry = outlook.entry_of(decision, _reason(decision, start.replicas), scene)
+            if held:
+                self._rehearse(memory, entry, held)
+            else:
+                self._note(memory, entry)
+        if held:
+            return start.replicas
+        memory.wanted = decision.replicas
+        return decision.replicas
+
+    def _note(self, memory: _Memory, entry: Entry | None) -> None:
+        if entry is not None and all(
+            entry.reason != old.reason or entry.after != old.after for old in memory.unreported
+        ):
+            memory.unreported.append(entry)
+
+    def _rehearse(self, memory: _Memory, entry: Entry, held: str) -> None:
+        """A decision that is only recorded comes again at every look: it is told when it becomes another one."""
+        if memory.rehearsed != (entry.reason, entry.after):
+            memory.rehearsed = (entry.reason, entry.after)
+            self._note(memory, replace(entry, message=f"not done ({held}): {entry.message}"))
+
+    def _size(self, fleet: Fleet, memory: _Memory, start: Start, count: int, decision: Decision, scene: Scene) -> Size:
+        until = None if start.until_seconds is None else start.until_seconds - self.wall_seconds()
+        return Size(
+            replicas=count,
+            floor=min(count, self._floor(fleet, memory, count)),
+            ours=fleet.other is None,
+            scaling=_told(fleet, start, count, decision, scene),
+            limited=self._limited(fleet, memory, decision, scene),
+            contest=contest(fleet.other) if fleet.other else None,
+            entries=tuple(memory.unreported),
+            again_seconds=until,
+        )
+
+    def _floor(self, fleet: Fleet, memory: _Memory, count: int) -> int:
+        """A fleet that was never scaled is ready as planned; later the fewest replicas that the spec asks for are."""
+        spec = fleet.request.spec
+        if not fleet.auto:
+            return count if fleet.other is None and spec.scaling.mode == "Fixed" else 1
+        noted = [entry.reason for entry in memory.unreported if entry.kind == SCALE]
+        recorded = ledger.last(fleet.decisions, SCALE) or {}
+        last = noted[-1] if noted else recorded.get("reason", sizing.PLANNED)
+        if last == sizing.PLANNED:
+            return count
+        return spec.scaling.min_replicas if last in (sizing.WOKEN, sizing.IDLE) else max(1, spec.scaling.min_replicas)
+
+    def _limited(self, fleet: Fleet, memory: _Memory, decision: Decision, scene: Scene) -> Problem | None:
+        """Why demand does not get what it asks for. It is said for a while longer, lest noise makes it come and go."""
+        if not fleet.auto:
+            return None
+        now = self.monotonic()
+        if decision.limited_by:
+            memory.limited_until_seconds = now + self.tuning.calm_seconds
+        if now < memory.limited_until_seconds:
+            bounds = scene.limits
+            return Problem(bounds.reason, f"demand asks for more replicas: {bounds.most_is} is {bounds.most}")
+        waiting = {pod.unplaced for pod in fleet.pods if pod.unplaced}
+        if waiting:
+            return Problem(scaling_reasons.NO_ROOM.name, f"replicas wait for a node: {'; '.join(sorted(waiting))}")
+        return None
+
+
+def _show(fleet: Fleet, count: int, decision: Decision, view: FleetView) -> None:
+    """The figures as metrics; of a demand that is not known there is no series."""
+    labels = (fleet.key.namespace, fleet.key.name)
+    metrics.REPLICAS_WANTED.labels(*labels).set(count)
+    metrics.REPLICAS_READY.labels(*labels).set(sum(pod.phase == "ready" for pod in fleet.pods))
+    metrics.REPLICAS_RECOMMENDED.labels(*labels).set(decision.replicas)
+    if decision.demand is not None and view.complete:
+        metrics.DEMAND_BLOCKS.labels(*labels).set(decision.demand.blocks)
+        metrics.DEMAND_REPLICAS.labels(*labels).set(decision.demand.replicas)
+    else:
+        metrics.forget_demand(*labels)
+
+
+def _stuck(pods: Sequence[PodState], view: FleetView) -> int:
+    """Replicas that will not serve soon."""
+    return view.count("failing") + sum(bool(pod.unplaced) for pod in pods)
+
+
+def _reason(decision: Decision, before: int) -> str:
+    if decision.demand is None:
+        return sizing.LIMITS
+    return sizing.MORE_DEMAND if decision.replicas > before else sizing.LESS_DEMAND
+
+
+def _told(fleet: Fleet, start: Start, count: int, decision: Decision, scene: Scene) -> dict[str, Any]:
+    """``status.scaling``: words that stay the same while nothing changes."""
+    capacity, bounds, tuning = scene.capacity, scene.limits, scene.tuning
+    told: dict[str, Any] = {"setBy": _set_by(fleet), "why": _why(fleet, start, decision)}
+    told["recommendedReplicas"] = decision.replicas
+    if fleet.auto:
+        told["growsWhen"] = outlook.grows_when(capacity, count, bounds, tuning)
+        told["shrinksWhen"] = outlook.shrinks_when(capacity, count, bounds, tuning)
+    return told
+
+
+def _set_by(fleet: Fleet) -> str:
+    if fleet.other is not None:
+        return str(fleet.other)
+    return "Plimsoll" if fleet.auto else "spec.replicas"
+
+
+def _why(fleet: Fleet, start: Start, decision: Decision) -> str:
+    if fleet.other is not None:
+        return "another autoscaler sets it"
+    if not fleet.auto:
+        floor = "; the count from before stays for a while" if start.until_seconds is not None else ""
+        return f"spec.replicas is {fleet.request.spec.replicas}{floor}"
+    return stable(decision.why, WHY_LIMIT)
