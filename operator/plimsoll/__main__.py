@@ -20,10 +20,12 @@ from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configura
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
+from plimsoll.adapters.prometheus import PrometheusSource
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.claims import Claims
+from plimsoll.control.creation import Creation
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.fence import FencedCluster
@@ -35,7 +37,7 @@ from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
-from plimsoll.control.sampler import Sampler
+from plimsoll.control.sampler import Asking, Sampler
 from plimsoll.control.scaler import Scaler
 from plimsoll.control.supervise import first_of, keep_running
 from plimsoll.control.survey import Survey
@@ -47,6 +49,7 @@ from plimsoll.core.claims import lease_name
 from plimsoll.core.election import Timing
 from plimsoll.core.plan.inventory import InventoryError
 from plimsoll.core.policy import PolicyError
+from plimsoll.core.promql import Windows
 from plimsoll.core.scale import tuning
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
@@ -54,6 +57,8 @@ from plimsoll.settings import Settings, SettingsError
 log = logging.getLogger("plimsoll")
 
 BEAT_SECONDS: Final = 1.0
+LATENCY_WINDOWS: Final = 5
+"""Percentiles need more requests than rates do."""
 
 
 @dataclass
@@ -97,8 +102,9 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
-        sampler = Sampler(cache, queue, clock.monotonic, settings.metrics_interval_seconds)
-        blind = not settings.prometheus_url
+        prometheus = PrometheusSource(settings.prometheus) if settings.prometheus.url else None
+        sampler = Sampler(prometheus, cache, queue, clock.monotonic, _asking(settings))
+        blind = not sampler.configured
         scaler = Scaler(sampler, clock.monotonic, clock.wall_seconds, tuning(settings.scale_down_seconds), blind)
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
@@ -109,6 +115,7 @@ class Operator:
             reporter,
             survey,
             postmortem,
+            Creation(cluster, clock.monotonic),
             scaler,
             autoscalers,
             clock.wall_seconds,
@@ -212,6 +219,16 @@ def _lease(cluster: KubeCluster, address: str) -> KubeLease:
 def _identity() -> str:
     """Unique to this process: a container that starts anew in its pod is another candidate."""
     return f"{socket.gethostname()}_{secrets.token_hex(4)}"
+
+
+def _asking(settings: Settings) -> Asking:
+    window = settings.metrics_window_seconds
+    return Asking(
+        settings.metrics_interval_seconds,
+        settings.metrics_stale_seconds,
+        Windows(window, LATENCY_WINDOWS * window),
+        settings.prometheus.labels,
+    )
 
 
 def _count_write(resource: str) -> None:

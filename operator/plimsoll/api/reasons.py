@@ -3,12 +3,13 @@
 A new reason is one more constant; ``docs/reference.md`` lists it after ``tools/generate.py``. Reasons never change
 their name, since alerts and scripts match on them. The planner's refusals carry the names of `plimsoll predict`
 (``camel_reason``). What becomes of writes stands in ``write_reasons.py``, why a roll-out waits in
-``rollout_reasons.py``, why an engine failed in ``engine_reasons.py``, what limits the count in ``scaling_reasons.py``.
+``rollout_reasons.py``, why an engine failed in ``engine_reasons.py``, what limits the count in ``scaling_reasons.py``,
+what is known of a fleet in ``metrics_reasons.py``.
 """
 
 from typing import Final
 
-from plimsoll.api import engine_reasons, rollout_reasons, scaling_reasons, write_reasons
+from plimsoll.api import engine_reasons, metrics_reasons, rollout_reasons, scaling_reasons, write_reasons
 from plimsoll.api.names import (
     AVAILABLE,
     EXPERIMENTING,
@@ -311,5 +312,6 @@ REASONS: Final = {
     **rollout_reasons.REASONS,
     **engine_reasons.REASONS,
     **scaling_reasons.REASONS,
+    **metrics_reasons.REASONS,
 }
-"""Every reason by its name: those of this file in its order, then of writes, roll-outs, engines that fail, scaling."""
+"""Every reason by its name: those of this file, then of writes, roll-outs, engines that fail, scaling, metrics."""

@@ -47,7 +47,7 @@ class PodState:
     template: str = ""
     """Hash of the template it was made from."""
     since_seconds: float | None = None
-    """When it was made (pending) or its container started (loading), seconds of the wall clock."""
+    """When it was made or found a node (pending), or its container started (loading), seconds of the wall clock."""
     unplaced: str = ""
     """The scheduler's words when no node takes it."""
     obstacle: Obstacle | None = None
@@ -63,8 +63,9 @@ def pod_state(pod: Mapping[str, Any]) -> PodState | None:
         (c for c in status.get("containerStatuses") or () if c.get("name") == CONTAINER), {}
     )
     phase = _phase(meta, status, found)
-    began = meta.get("creationTimestamp") if phase == "pending" else _started(found)
     scheduled = _condition(status, "PodScheduled")
+    placed = scheduled.get("lastTransitionTime") if scheduled.get("status") == "True" else None
+    began = placed or meta.get("creationTimestamp") if phase == "pending" else _started(found)
     unplaced = stable(scheduled.get("message", ""), MESSAGE_LIMIT) if scheduled.get("status") == "False" else ""
     return PodState(
         phase=phase,
@@ -122,7 +123,8 @@ def _obstacle(meta: Mapping[str, Any], status: Mapping[str, Any], container: Map
         return Obstacle(rollout.IMAGE_PULL_FAILED.name, text, lasting=_NEVER.search(text) is not None)
     if reason in CONFIG_FAILURES:
         if reason == CONFIG_FAILURES[0] and _MISSING.search(message):
-            return Obstacle(rollout.OBJECT_MISSING.name, text, lasting=True)
+            way = f"create it in namespace {meta.get('namespace', '')}, and the pods go on by themselves"
+            return Obstacle(rollout.OBJECT_MISSING.name, f"{text}; {way}", lasting=True)
         return Obstacle(rollout.CONTAINER_NOT_STARTED.name, text)
     return None
 

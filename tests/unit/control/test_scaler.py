@@ -74,7 +74,7 @@ class World:
 
     def tick(self) -> Size:
         self.now += TICK
-        figures = {Signal.RUNNING: 4.0, Signal.WAITING: self.waiting}
+        figures = {Signal.RUNNING: 4.0, Signal.WAITING: self.waiting, Signal.PREEMPTIONS: 0, Signal.PROMPT_TOKENS: 0}
         if self.usage is not None:
             figures[Signal.USAGE] = self.usage
         engine = {signal: Sample(value) for signal, value in figures.items()}
