@@ -270,7 +270,7 @@ def test_a_quota_is_named(lab: Lab, service: Service) -> None:
     lab.plane.kubectl.apply(quota)
     service.apply()
     message = service.until("Stalled", "True", "QuotaExceeded")
-    assert "exceeded quota: tight" in message
+    assert "ResourceQuota tight is used up" in message
     lab.plane.kubectl("delete", "resourcequota", "tight", "-n", service.namespace)
     service.until("Ready", "True", "FleetReady")
 

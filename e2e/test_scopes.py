@@ -188,7 +188,7 @@ def test_of_two_overlapping_installs_the_second_yields_until_the_first_is_gone(
     eventually(lambda: _served_by(plane, "wanted") == f"{NAMESPACE}/plimsoll")
     second = start("second", twin_manifest, PLIMSOLL_NAMESPACES="default")
     seen = len(list(audit.writes(by="plimsoll-twin")))
-    eventually(lambda: "plimsoll_yielded_services 0.0" not in _answer(second, "/metrics")[1])
+    eventually(lambda: second.metric("plimsoll_yielded_services ") >= 1)
     for replicas in (2, 3, 2):
         _apply(plane, "wanted", replicas=replicas)
         eventually(lambda replicas=replicas: _replicas(plane, "wanted") == replicas)  # type: ignore[misc]
@@ -220,7 +220,7 @@ def test_with_roles_in_two_namespaces_and_no_right_on_the_cluster(
     _apply(plane, "svc", "team-a", replicas=2)
     eventually(lambda: _replicas(plane, "svc", "team-a") == 2)
     plane.kubectl("delete", "vllm", "svc", "-n", "team-b")
-    eventually(lambda: "plimsoll_services 1.0" in _answer(operator, "/metrics")[1])
+    eventually(lambda: operator.metric("plimsoll_services ") == 1)
     assert {w.namespace for w in audit.writes(by="plimsoll-roles")} == {"team-a", "team-b"}
     assert "Traceback" not in operator.process.log.read_text()
     assert operator.process.restarts == 0

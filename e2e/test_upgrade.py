@@ -103,6 +103,7 @@ def _fleets(lab: Lab) -> dict[str, Any]:
         "pods": {
             pod["metadata"]["uid"]: [c["restartCount"] for c in pod["status"].get("containerStatuses", ())]
             for pod in pods
+            if "deletionTimestamp" not in pod["metadata"]  # the recorded writes themselves end pods, which then drain
         },
         "replica sets": sorted(item["metadata"]["name"] for item in get("replicasets", "-n", NAMESPACE)["items"]),
         "templates": {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -53,6 +53,8 @@ class Surroundings:
     back_off_scale: float
     faults: Faults
     start: Callable[[Mapping[str, Any], Log], Process]
+    lacks: Callable[[Mapping[str, Any]], Awaitable[str]]
+    """What the container's environment refers to and is not there, in the kubelet's words."""
     changed: Callable[[], None]
 
 
@@ -92,7 +94,7 @@ class Container:
     async def run(self) -> None:
         back_off = BackOff(self._around.back_off_scale)
         while not self._stopping.is_set():
-            if not await self._pull():
+            if not await self._pull() or not await self._configured():
                 return
             ended = await self._run_once()
             if self._stopping.is_set() or not self._restarts(ended.exit):
@@ -151,6 +153,14 @@ class Container:
             if await self._sleep(delay):
                 return False
             delay = min(delay * 2, LONGEST_BACK_OFF_SECONDS * self._around.back_off_scale)
+        return not self._stopping.is_set()
+
+    async def _configured(self) -> bool:
+        """Until what the environment refers to is there; False when the pod ends first."""
+        while lacking := await self._around.lacks(self.spec):
+            self._set(Waiting("CreateContainerConfigError", lacking))
+            if await self._sleep(NOTICE_SECONDS):
+                return False
         return not self._stopping.is_set()
 
     async def _run_once(self) -> Terminated:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
 
-from e2e.fleet import podstatus
+from e2e.fleet import podstatus, references
 from e2e.fleet.api import CONFLICT, NOT_FOUND, Api, ApiError
 from e2e.fleet.container import Container, Surroundings
 from e2e.fleet.gpus import Gpu
+from e2e.fleet.nodes import timestamp
 from e2e.fleet.process import Faults, Launch, Log, Process
 
 log = logging.getLogger(__name__)
@@ -51,6 +53,7 @@ class Pod:
             back_off_scale=back_off_scale,
             faults=self.faults,
             start=self._launch,
+            lacks=self._lacks,
             changed=self._dirty.set,
         )
         restarts = _restarts(body)
@@ -84,10 +87,12 @@ class Pod:
         """Until the pod is deleted (and its object removed)."""
         self.update(self.body)
         everything = [*self.containers, *self.sidecars]
-        running = [asyncio.create_task(container.run()) for container in everything]
         publishing = asyncio.create_task(self._publish())
+        self._dirty.set()
+        running: list[asyncio.Task[None]] = []
         try:
-            self._dirty.set()
+            if await self._mount():
+                running = [asyncio.create_task(container.run()) for container in everything]
             await self._deleted.wait()
             self._dirty.set()
             grace = _grace(self.body["metadata"].get("deletionGracePeriodSeconds"))
@@ -118,6 +123,49 @@ class Pod:
         else:
             self.faults.slow_load_factor = SLOW_LOAD_FACTOR
             container.kill()
+
+    async def _mount(self) -> bool:
+        """Until every volume is there, saying in events what is not; False when the pod is deleted first."""
+        told = ""
+        while lacking := await self._missing(references.of_volumes(self.body["spec"])):
+            if lacking != told:
+                await self._tell("FailedMount", lacking)
+                told = lacking
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RETRY_SECONDS):
+                    await self._deleted.wait()
+            if self._deleted.is_set():
+                return False
+        return not self._deleted.is_set()
+
+    async def _lacks(self, container: Mapping[str, Any]) -> str:
+        return await self._missing(references.of_environment(container))
+
+    async def _missing(self, wanted: Iterator[references.Reference]) -> str:
+        try:
+            return await references.missing(self._api, self.body["metadata"]["namespace"], wanted)
+        except (ApiError, aiohttp.ClientError, TimeoutError) as error:
+            log.warning("what %s refers to: %s", self.title, error)
+            return f"failed to sync: {error}"
+
+    async def _tell(self, reason: str, message: str) -> None:
+        """A warning about the pod, as `kubectl describe` shows it."""
+        meta, now = self.body["metadata"], timestamp(datetime.now(UTC))
+        event = {
+            "metadata": {"generateName": f"{meta['name']}.", "namespace": meta["namespace"]},
+            "involvedObject": {"apiVersion": "v1", "kind": "Pod", **{k: meta[k] for k in ("name", "namespace", "uid")}},
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": "kubelet"},
+        }
+        try:
+            await self._api.create(f"/api/v1/namespaces/{meta['namespace']}/events", event)
+        except (ApiError, aiohttp.ClientError, TimeoutError) as error:
+            log.warning("event of %s: %s", self.title, error)
 
     async def _publish(self) -> None:
         """Patch the status whenever it differs from what was last sent."""

@@ -14,16 +14,21 @@ from functools import partial
 from typing import Final
 
 from plimsoll import handlers, metrics, probes
+from plimsoll.adapters.activation_file import read_activation_file
 from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.inventory import InventoryFile
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
 from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
+from plimsoll.adapters.prometheus import PrometheusSource
+from plimsoll.control.activations import Activations
 from plimsoll.control.autoscalers import Autoscalers
+from plimsoll.control.budgets import Budgets
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.claims import Claims
+from plimsoll.control.creation import Creation
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.fence import FencedCluster
@@ -35,7 +40,7 @@ from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
-from plimsoll.control.sampler import Sampler
+from plimsoll.control.sampler import Asking, Sampler
 from plimsoll.control.scaler import Scaler
 from plimsoll.control.supervise import first_of, keep_running
 from plimsoll.control.survey import Survey
@@ -43,10 +48,12 @@ from plimsoll.control.sweep import Sweep
 from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
+from plimsoll.core.activation import ActivationError
 from plimsoll.core.claims import lease_name
 from plimsoll.core.election import Timing
 from plimsoll.core.plan.inventory import InventoryError
 from plimsoll.core.policy import PolicyError
+from plimsoll.core.promql import Windows
 from plimsoll.core.scale import tuning
 from plimsoll.logs import configure_logging
 from plimsoll.settings import Settings, SettingsError
@@ -54,6 +61,8 @@ from plimsoll.settings import Settings, SettingsError
 log = logging.getLogger("plimsoll")
 
 BEAT_SECONDS: Final = 1.0
+LATENCY_WINDOWS: Final = 5
+"""Percentiles need more requests than rates do."""
 
 
 @dataclass
@@ -70,6 +79,7 @@ class Operator:
     sampler: Sampler
     scaler: Scaler
     autoscalers: Autoscalers
+    activations: Activations
     loop: Loop
     elector: Elector
     health: Health
@@ -82,7 +92,8 @@ class Operator:
         """Connect the parts.
 
         Raises:
-            CredentialsError: there are none. InventoryError, PolicyError: a file of the owner cannot be used.
+            CredentialsError: there are none.
+            ActivationError, InventoryError, PolicyError: a file of the owner cannot be used.
         """
         inventory, policy = InventoryFile.opened(settings.inventory), read_policy_file(settings.pod_policy)
         configuration = await load_configuration(settings.kubeconfig)
@@ -97,9 +108,27 @@ class Operator:
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
-        sampler = Sampler(cache, queue, clock.monotonic, settings.metrics_interval_seconds)
-        blind = not settings.prometheus_url
-        scaler = Scaler(sampler, clock.monotonic, clock.wall_seconds, tuning(settings.scale_down_seconds), blind)
+        prometheus = PrometheusSource(settings.prometheus) if settings.prometheus.url else None
+        sampler = Sampler(prometheus, cache, queue, clock.monotonic, _asking(settings))
+        blind = not sampler.configured
+        activations = Activations(
+            read_activation_file(settings.activation),
+            prometheus,
+            cache,
+            queue,
+            clock.monotonic,
+            settings.metrics_interval_seconds,
+        )
+        budgets = Budgets(cache, inventory.current)
+        scaler = Scaler(
+            sampler,
+            activations,
+            budgets,
+            clock.monotonic,
+            clock.wall_seconds,
+            tuning(settings.scale_down_seconds),
+            blind,
+        )
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
         reconciler = Reconciler(
@@ -109,6 +138,7 @@ class Operator:
             reporter,
             survey,
             postmortem,
+            Creation(cluster, clock.monotonic),
             scaler,
             autoscalers,
             clock.wall_seconds,
@@ -118,7 +148,20 @@ class Operator:
         loop = Loop(queue, claims.reconcile, clock.monotonic)
         health = Health(sweep, optional, elector, cluster.silent_seconds, clock.monotonic, clock.monotonic())
         return cls(
-            settings, cluster, clock, cache, queue, sweep, optional, sampler, scaler, autoscalers, loop, elector, health
+            settings,
+            cluster,
+            clock,
+            cache,
+            queue,
+            sweep,
+            optional,
+            sampler,
+            scaler,
+            autoscalers,
+            activations,
+            loop,
+            elector,
+            health,
         )
 
     async def run(self) -> None:
@@ -174,6 +217,7 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
             group.create_task(part("sampler", self.sampler.run), name="sampler")
+            group.create_task(part("activation queries", self.activations.run), name="activations")
             group.create_task(part("autoscalers of others", self.autoscalers.run), name="autoscalers")
             group.create_task(part("Kopf", self._watch), name="kopf")
 
@@ -183,7 +227,7 @@ class Operator:
             self.cache, self.queue, self.cluster.access, self.settings.namespaces, self.settings.request_timeout_seconds
         )
         while True:
-            await until_served(self.cluster)
+            await until_served(self.cluster, self.health.wait_for)
             await first_of(watching.run(), until_gone(self.cluster))
 
     def _watches(self) -> Iterator[Watch]:
@@ -214,6 +258,16 @@ def _identity() -> str:
     return f"{socket.gethostname()}_{secrets.token_hex(4)}"
 
 
+def _asking(settings: Settings) -> Asking:
+    window = settings.metrics_window_seconds
+    return Asking(
+        settings.metrics_interval_seconds,
+        settings.metrics_stale_seconds,
+        Windows(window, LATENCY_WINDOWS * window),
+        settings.prometheus.labels,
+    )
+
+
 def _count_write(resource: str) -> None:
     metrics.API_WRITES.labels(resource).inc()
 
@@ -235,7 +289,7 @@ def main() -> int:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
-    except (CredentialsError, InventoryError, PolicyError) as error:
+    except (ActivationError, CredentialsError, InventoryError, PolicyError) as error:
         log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:

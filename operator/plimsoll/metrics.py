@@ -33,6 +33,16 @@ OPTIONAL_KINDS = Gauge(
     "plimsoll_optional_kind_usable", "1 when an optional kind is served and may be used", ["kind"], registry=REGISTRY
 )
 YIELDED = Gauge("plimsoll_yielded_services", "VLLMServices left to another install that serves them", registry=REGISTRY)
+PROMETHEUS_QUERIES = Counter("plimsoll_prometheus_queries_total", "Queries sent to Prometheus", registry=REGISTRY)
+PROMETHEUS_FAULTS = Counter(
+    "plimsoll_prometheus_query_failures_total", "Queries without a usable answer, by kind", ["kind"], registry=REGISTRY
+)
+SAMPLE_SECONDS = Histogram(
+    "plimsoll_sample_seconds",
+    "Duration of one tick: all queries for all services",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+    registry=REGISTRY,
+)
 
 _SERVICE = ["namespace", "service"]
 REPLICAS_WANTED = Gauge(

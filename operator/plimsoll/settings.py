@@ -1,8 +1,9 @@
 """The operator's own settings, from the environment: what its owner decides, never a tenant."""
 
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 PREFIX = "PLIMSOLL_"
 _NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -11,6 +12,26 @@ _NAME_LENGTH = 40
 
 class SettingsError(ValueError):
     """A setting that cannot be used; the message names it, its value and what is allowed."""
+
+
+@dataclass(frozen=True)
+class PrometheusSettings:
+    """Where the engines' metrics are read, and as whom. Files are read anew at every query: secrets rotate."""
+
+    url: str = ""
+    """Empty: none, and nothing scales. A path is kept: ``https://gateway/prometheus``."""
+    token_file: str = ""
+    """Wins over user name and password."""
+    username_file: str = ""
+    password_file: str = ""
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Sent with every query: the tenant of a Thanos or Mimir."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels that series of this cluster carry, where one Prometheus holds several clusters."""
+    timeout_seconds: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -25,15 +46,21 @@ class Settings:
     """The operator class it serves: services whose ``spec.className`` is the same; empty: those without one."""
     kubeconfig: str = ""
     """Path of a kubeconfig; empty: the pod's service account, else the user's default."""
-    prometheus_url: str = ""
+    prometheus: PrometheusSettings = PrometheusSettings()
     metrics_interval_seconds: float = 15.0
     """How often Prometheus is asked: the tick of diagnosis and scaling."""
+    metrics_window_seconds: float = 60.0
+    """Over how long rates are taken: at least two scrapes, better four. Latencies: five times as long."""
+    metrics_stale_seconds: float = 90.0
+    """A scrape older than this is not believed: at least two scrape intervals."""
     scale_down_seconds: float = 600.0
     """A fleet shrinks only to the largest need of so long."""
     pod_policy: str = ""
     """Path of the owner's pod policy (docs/pods.md); empty: the default policy."""
     inventory: str = ""
     """Path of the file of GPU prices, node sizes, budgets and reserves; empty: the catalogue's figures, no budget."""
+    activation: str = ""
+    """Path of the file of activation queries (docs/scaling.md); empty: none, and no service sleeps."""
     http_host: str = "0.0.0.0"  # noqa: S104 - probes come from the kubelet, from outside the pod
     http_port: int = 8080
     workers: int = 8
@@ -55,11 +82,14 @@ class Settings:
             namespaces=tuple(n for n in read.text("NAMESPACES", "").replace(" ", "").split(",") if n),
             class_=read.name("CLASS"),
             kubeconfig=env.get("KUBECONFIG", ""),
-            prometheus_url=read.text("PROMETHEUS_URL", ""),
+            prometheus=_prometheus(read),
             metrics_interval_seconds=read.number("METRICS_INTERVAL_SECONDS", cls.metrics_interval_seconds, 0.5, 300),
+            metrics_window_seconds=read.number("METRICS_WINDOW_SECONDS", cls.metrics_window_seconds, 1, 3600),
+            metrics_stale_seconds=read.number("METRICS_STALE_SECONDS", cls.metrics_stale_seconds, 1, 3600),
             scale_down_seconds=read.number("SCALE_DOWN_SECONDS", cls.scale_down_seconds, 1, 86_400),
             pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),
+            activation=read.text("ACTIVATION", ""),
             http_host=read.text("HTTP_HOST", cls.http_host),
             http_port=int(read.number("HTTP_PORT", cls.http_port, 0, 65535)),
             workers=int(read.number("WORKERS", cls.workers, 1, 64)),
@@ -70,6 +100,26 @@ class Settings:
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
             log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),
         )
+
+
+def _prometheus(read: "_Reader") -> PrometheusSettings:
+    url = read.text("PROMETHEUS_URL", "").rstrip("/")
+    if url and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
+        raise SettingsError(f"{PREFIX}PROMETHEUS_URL: {url!r} is not http(s)://HOST[:PORT][/PATH]")
+    files = {name: read.text(f"PROMETHEUS_{name.upper()}", "") for name in _PROMETHEUS_FILES}
+    for one, other in (("username_file", "password_file"), ("cert_file", "key_file")):
+        if bool(files[one]) != bool(files[other]):
+            raise SettingsError(f"{PREFIX}PROMETHEUS_{one.upper()} and _{other.upper()} go together: one is not set")
+    return PrometheusSettings(
+        url=url,
+        **files,
+        headers=read.words("PROMETHEUS_HEADERS", r"[A-Za-z0-9-]+"),
+        labels=read.words("PROMETHEUS_LABELS", r"[a-zA-Z_][a-zA-Z0-9_]*"),
+        timeout_seconds=read.number("PROMETHEUS_TIMEOUT_SECONDS", PrometheusSettings.timeout_seconds, 0.5, 60),
+    )
+
+
+_PROMETHEUS_FILES = ("token_file", "username_file", "password_file", "ca_file", "cert_file", "key_file")
 
 
 @dataclass(frozen=True)
@@ -96,6 +146,19 @@ class _Reader:
         if not low <= value <= high:
             raise SettingsError(f"{PREFIX}{name}: {raw} is outside {low:g} to {high:g}")
         return value
+
+    def words(self, name: str, keys: str) -> dict[str, str]:
+        """A JSON object of texts whose keys match the pattern."""
+        raw = self.env.get(PREFIX + name) or "{}"
+        try:
+            found = json.loads(raw)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not all(isinstance(v, str) and "\n" not in v for v in found.values()):
+            raise SettingsError(f'{PREFIX}{name}: it must be a JSON object of texts, {{"name": "value"}}')
+        if bad := next((key for key in found if not re.fullmatch(keys, key)), None):
+            raise SettingsError(f"{PREFIX}{name}: {bad!r} is not a name ({keys})")
+        return found
 
     def choice(self, name: str, default: str, allowed: tuple[str, ...]) -> str:
         value = self.env.get(PREFIX + name, default).lower()

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from prometheus_client.metrics_core import Metric
 
+from plimsoll.core.activation import read_templates
 from plimsoll.core.plan.inventory import read_inventory
 from plimsoll.core.podtemplate.check import owners_policy
 from plimsoll.metrics import REGISTRY
@@ -62,7 +63,8 @@ def test_every_setting_of_the_operator_has_a_value_and_every_value_is_a_setting(
 def test_a_value_reaches_the_operator_as_it_was_written(render: Render) -> None:
     settings = Settings.from_env(environment(render("everything")))
     values = yaml.safe_load((VALUES / "everything.yaml").read_text())["settings"]
-    read = {re.sub(r"_", "", field).lower(): value for field, value in vars(settings).items()}
+    fields = {**vars(settings), **{f"prometheus_{name}": value for name, value in vars(settings.prometheus).items()}}
+    read = {re.sub(r"_", "", field).lower(): value for field, value in fields.items()}
     assert {name: read[name.lower()] for name in values} == values
 
 
@@ -79,6 +81,15 @@ def test_the_pod_policy_is_the_file_that_the_operator_reads(render: Render) -> N
     assert "PLIMSOLL_POD_POLICY" not in environment(render())
 
 
+def test_the_secret_for_prometheus_is_where_the_files_are(render: Render) -> None:
+    objects = render("everything")
+    path = Path(environment(objects)["PLIMSOLL_PROMETHEUS_TOKEN_FILE"])
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(objects)["volumeMounts"]}
+    assert mounts["prometheus"] == str(path.parent)
+    volumes = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
+    assert {"name": "prometheus", "secret": {"secretName": "prometheus-access"}} in volumes
+
+
 def test_an_inventory_reaches_the_operator_as_a_file(render: Render) -> None:
     objects = render("everything")
     written = next(found for found in objects if found["metadata"]["name"].endswith("-inventory"))
@@ -90,6 +101,15 @@ def test_an_inventory_reaches_the_operator_as_a_file(render: Render) -> None:
     assert mounts["inventory"] == str(path.parent)
     volumes = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
     assert {"name": "inventory", "configMap": {"name": written["metadata"]["name"]}} in volumes
+
+
+def test_activation_queries_reach_the_operator_as_a_file(render: Render) -> None:
+    objects = render("everything")
+    path = Path(environment(objects)["PLIMSOLL_ACTIVATION"])
+    written = next(found for found in objects if found["metadata"]["name"].endswith("-activation"))
+    assert set(read_templates(yaml.safe_load(written["data"][path.name]))) == {"gateway"}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(objects)["volumeMounts"]}
+    assert mounts["activation"] == str(path.parent)
 
 
 def test_the_charts_defaults_are_the_operators(render: Render) -> None:
@@ -239,6 +259,8 @@ REFUSED = [
     ("settings.sweepSecond=5", "/settings", "'sweepSecond' not allowed"),
     ("settings.logLevel=loud", "/settings/logLevel", "'debug', 'info', 'warning', 'error'"),
     ("settings.prometheusURL=prometheus:9090", "/settings/prometheusURL", "https?://"),
+    ("settings.prometheusHeaders.a b=1", "/settings/prometheusHeaders", "a b"),
+    ("settings.prometheusLabels.a-b=1", "/settings/prometheusLabels", "a-b"),
     ("image.digest=sha256:12", "/image/digest", "sha256:"),
     ("image.tga=1", "/image", "'tga' not allowed"),
     ("namespaces={Bad_Name}", "/namespaces/0", "Bad_Name"),

@@ -51,10 +51,10 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
   verbs: [list]
-# What `kubectl describe` shows.
+# What `kubectl describe` shows; and why a pod's container is not created, which stands nowhere else.
 - apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [create, list]
 {{- end -}}
 
 {{- /* Only when it serves the whole cluster. */}}

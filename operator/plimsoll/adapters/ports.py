@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from plimsoll.core.election import Term
+from plimsoll.core.sampling import Answer, Fault
 
 Object = Mapping[str, Any]
 
@@ -128,6 +129,13 @@ class Cluster(Protocol):
 
     async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
         """Those of the kinds that the API server serves now; one request for all where the server can."""
+
+
+class MetricsSource(Protocol):
+    """Prometheus, or what answers like it."""
+
+    async def query(self, promql: str) -> Answer | Fault:
+        """What an instant query finds now, or why there is no answer; never raises, and takes a bounded time."""
 
 
 class LeaseStore(Protocol):

@@ -3,12 +3,13 @@
 A new reason is one more constant; ``docs/reference.md`` lists it after ``tools/generate.py``. Reasons never change
 their name, since alerts and scripts match on them. The planner's refusals carry the names of `plimsoll predict`
 (``camel_reason``). What becomes of writes stands in ``write_reasons.py``, why a roll-out waits in
-``rollout_reasons.py``, why an engine failed in ``engine_reasons.py``, what limits the count in ``scaling_reasons.py``.
+``rollout_reasons.py``, why an engine failed in ``engine_reasons.py``, what limits the count in ``scaling_reasons.py``,
+what is known of a fleet in ``metrics_reasons.py``.
 """
 
 from typing import Final
 
-from plimsoll.api import engine_reasons, rollout_reasons, scaling_reasons, write_reasons
+from plimsoll.api import engine_reasons, metrics_reasons, rollout_reasons, scaling_reasons, write_reasons
 from plimsoll.api.names import (
     AVAILABLE,
     EXPERIMENTING,
@@ -263,7 +264,12 @@ PENDING: Final = Reason(
     "Pods wait for a node with a free GPU of the product, or for their image.",
     "`kubectl describe` a pending pod; free GPUs, add nodes, or lower the replicas.",
 )
-PARKED: Final = Reason("Parked", (READY, AVAILABLE), "spec.replicas is 0: no pods are wanted.", "Raise spec.replicas.")
+PARKED: Final = Reason(
+    "Parked",
+    (READY, AVAILABLE),
+    "No pods are wanted: spec.replicas is 0, or in mode Auto with minReplicas 0 nobody asks.",
+    "Raise spec.replicas; a service that sleeps wakes with the next request.",
+)
 
 NEWER_PLAN: Final = Reason(
     "NewerPlan",
@@ -311,5 +317,6 @@ REASONS: Final = {
     **rollout_reasons.REASONS,
     **engine_reasons.REASONS,
     **scaling_reasons.REASONS,
+    **metrics_reasons.REASONS,
 }
-"""Every reason by its name: those of this file in its order, then of writes, roll-outs, engines that fail, scaling."""
+"""Every reason by its name: those of this file, then of writes, roll-outs, engines that fail, scaling, metrics."""

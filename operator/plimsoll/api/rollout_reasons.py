@@ -74,15 +74,31 @@ VOLUME_NOT_BOUND: Final = _reason(
     "A volume claim that the pods use is not bound: no such StorageClass, no provisioner, or no space.",
     "`kubectl describe pvc` says why; the pods start by themselves when it is bound.",
 )
+VOLUME_NOT_MOUNTED: Final = _reason(
+    "VolumeNotMounted",
+    "A volume of a pod cannot be attached to its node or mounted there.",
+    "Read the message: another node still holds the volume (ReadWriteOnce), the storage driver is missing on the node, "
+    "or its server does not answer. The pod starts by itself when it is mounted.",
+)
+PULLING_IMAGE: Final = _reason(
+    "PullingImage",
+    "A node pulls the engine's image, which has several gigabytes.",
+    "Wait; to make starts shorter, pull the image onto the nodes beforehand or use a registry nearby.",
+)
 CONTAINER_NOT_STARTED: Final = _reason(
     "ContainerNotStarted",
     "The node cannot create or start the container.",
     "Read the message; `kubectl describe` the pod. If it says so on one node only, look at that node's runtime.",
 )
+SIDECAR_FAILED: Final = _reason(
+    "SidecarFailed",
+    "A container beside the engine's, a sidecar or an init container, ends again and again: the pod does not serve.",
+    "`kubectl logs POD -c NAME --previous` of the container that the message names; correct spec.podTemplate.",
+)
 STUCK_CREATING: Final = _reason(
     "StuckCreating",
-    "A pod has a node and its container is not created for minutes: an image being pulled, or a volume not mounted.",
-    "`kubectl describe` the pod: its events name the volume, Secret or ConfigMap, or show the pull going on.",
+    "A pod has a node, its container is not created, and no event of the pod that the operator may read says why.",
+    "`kubectl describe` the pod. Without the right to list events in the namespace the operator cannot say more.",
 )
 POD_ENDED: Final = _reason(
     "PodEnded",

@@ -16,16 +16,18 @@ from plimsoll.api import reasons
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
+from plimsoll.control.creation import Creation
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
 from plimsoll.control.scaler import Fleet, Scaler
 from plimsoll.control.survey import Survey
-from plimsoll.core import hindrance, learn, observe, replan, rollout
+from plimsoll.core import hindrance, hold, learn, observe, replan, rollout
 from plimsoll.core.conditions import Facts, Problem
 from plimsoll.core.hindrance import View
 from plimsoll.core.live import LiveFleet, read_live, template_hash
-from plimsoll.core.manifests.revision import Revision, read_revision
+from plimsoll.core.manifests.revision import Revision, read_revision, restarted
+from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.ownership import judge
 from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import PodState
@@ -56,6 +58,8 @@ class _Seen:
     tried: str = ""
     """What came of a second try to plan, when nothing did."""
     finding: Finding | None = None
+    told: Obstacle | None = None
+    """What events say of pods whose containers do not come."""
 
     @property
     def new_pods(self) -> list[PodState]:
@@ -74,6 +78,7 @@ class Reconciler:
     reporter: Reporter
     survey: Survey
     postmortem: Postmortem
+    creation: Creation
     scaler: Scaler
     autoscalers: Autoscalers
     wall_seconds: Callable[[], float]
@@ -96,7 +101,9 @@ class Reconciler:
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
         live = self.cache.children(key)
-        seen = await self._gather(key, request, live)
+        kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
+        request = request.lasting(restarted(kept))
+        seen = await self._with_events(request, await self._gather(key, request, kept))
         target = seen.target
         size = await self._size(key, service, request, seen)
         wanted = size.replicas
@@ -113,15 +120,14 @@ class Reconciler:
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
         changeable = facts.refusal or facts.blocked or facts.lacking or facts.update_unknown or facts.waits
-        looking = changeable or any(pod.unplaced for pod in seen.pods)
+        looking = changeable or any(pod.phase == "pending" for pod in seen.pods)
         contested = CONTEST_RECHECK_SECONDS if applied.contest else None
         looking_again = REFUSED_RECHECK_SECONDS if looking else None
         waits = (again, written, looking_again, applied.again_seconds, contested, size.again_seconds)
         return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _gather(self, key: Key, request: Request, live: Live) -> _Seen:
+    async def _gather(self, key: Key, request: Request, kept: Sequence[Revision]) -> _Seen:
         """What runs and what should; a plan whose engine failed is made once more with what the engine said."""
-        kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
         known = replan.known(request, kept)
         target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known)
         pods = tuple(pod for pod in self.cache.pods(key) if pod.phase != "terminating")
@@ -139,6 +145,12 @@ class Reconciler:
         again = await self.planner.plan(request, together)
         target, tried = rollout.replanned(request, target, kept, again, together)
         return replace(seen, target=target, tried=tried, finding=finding if target is seen.target else None)
+
+    async def _with_events(self, request: Request, seen: _Seen) -> _Seen:
+        if seen.live is None:
+            return seen
+        pods, now = seen.new_pods, self.wall_seconds()
+        return replace(seen, told=await self.creation.told(request.namespace, pods, seen.live.template, now))
 
     def _workload(self, request: Request) -> Mapping[str, Any] | None:
         obj = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
@@ -223,7 +235,7 @@ class Reconciler:
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
             refusal=target.refusal,
             blocked=applied.blocked,
-            lacking=applied.lacking or self.children.unseen(PODS, request.namespace),
+            lacking=applied.lacking or self.children.unseen(PODS, request.namespace) or size.refused,
             waiting=applied.waiting,
             held=request.held_because,
             update=target.update,
@@ -244,9 +256,12 @@ class Reconciler:
             failure=seen.finding.failure if seen.finding else None,
             tried=seen.tried,
             room=policy.room,
+            told=seen.told,
         )
+        withheld = hold.withheld(request, target.revision, live, size.replicas)
         fleet = observe.fleet(live, seen.pods, size.replicas, size.floor, waits=facts.waits is not None)
-        return replace(facts, fleet=fleet, obstacle=hindrance.obstacle(view)), hindrance.due(view)
+        obstacle = hindrance.obstacle(view)
+        return replace(facts, fleet=fleet, obstacle=obstacle, withheld=withheld), hindrance.due(view)
 
 
 def _fails_for_good(pod: PodState) -> bool:

@@ -5,71 +5,169 @@ of the two knows is missing or left out, never counted wrongly.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
+from plimsoll import metrics
+from plimsoll.adapters.ports import SERVICES, MetricsSource
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.workqueue import WorkQueue
-from plimsoll.core.pods import Phase, PodState
-from plimsoll.core.signals import FleetView, Look, PodView, Reading, Signal
+from plimsoll.core import promql, sampling
+from plimsoll.core.promql import Windows
+from plimsoll.core.sampling import STATES, Answer, Fault, PodKey, Sampling
+from plimsoll.core.signals import NEEDED, Look, Sample
 
-State = Literal["loading", "ready", "failing", "terminating"]
+log = logging.getLogger("plimsoll.sampler")
 
-STATES: Final[Mapping[Phase, State]] = {
-    "pending": "loading",
-    "loading": "loading",
-    "ready": "ready",
-    "unready": "failing",
-    "failing": "failing",
-    "terminating": "terminating",
-}
-
-Engines = Mapping[str, Mapping[Signal, Reading]]
+ASKED_ABOUT: Final = 50
+"""Pods at most that are looked for among the scrape targets in one tick."""
+MISSED_TICKS: Final = 3
+DEFAULT_PERCENTILE: Final = 95
 
 
 @dataclass(frozen=True)
-class Sampling:
-    """What one tick found: readings by (namespace, pod) and engine, at a moment of the monotonic clock."""
+class Asking:
+    """How Prometheus is asked."""
 
-    at_seconds: float
-    pods: Mapping[tuple[str, str], Engines] = field(default_factory=dict)
-    error: str = ""
-    """Why nothing could be read, in the backend's own words."""
+    interval_seconds: float = 15.0
+    stale_after_seconds: float = 90.0
+    windows: Windows = promql.DEFAULT_WINDOWS
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 class Sampler:
-    """The newest sampling, and the loop that takes it."""
+    """The newest sampling, and the loop that takes it. Without a ``source`` it never has one."""
 
     def __init__(
-        self, cache: Cache, queue: WorkQueue[Key], monotonic: Callable[[], float], interval_seconds: float
+        self,
+        source: MetricsSource | None,
+        cache: Cache,
+        queue: WorkQueue[Key],
+        monotonic: Callable[[], float],
+        asking: Asking,
     ) -> None:
+        self._source = source
         self._cache = cache
         self._queue = queue
         self._monotonic = monotonic
-        self._interval_seconds = interval_seconds
+        self._asking = asking
+        self._ticks = 0
         self._sampling: Sampling | None = None
+        self._ready_since: dict[str, float] = {}
+        self._percentiles: dict[Key, int] = {}
+        self._told: tuple[str, ...] = ()
+
+    @property
+    def configured(self) -> bool:
+        """Whether there is a Prometheus to ask."""
+        return self._source is not None
+
+    @property
+    def newest(self) -> Sampling | None:
+        """The newest tick's findings; one with a fault when ticks have stopped, None when there was none yet."""
+        found = self._sampling
+        if found is None or self._monotonic() - found.at_seconds <= MISSED_TICKS * self._asking.interval_seconds:
+            return found
+        fault = Fault("unreachable", "no tick of the sampler has ended for a while")
+        return replace(found, pods={}, faults={promql.NOW: fault})
 
     def look(self, key: Key) -> Look | None:
         """The service's fleet at the newest tick; None when no Prometheus is configured or none was sampled yet."""
-        found = self._sampling
-        if found is None:
+        found, service = self.newest, self._cache.get(SERVICES, *key)
+        if found is None or service is None:
+            self._percentiles.pop(key, None)
             return None
-        pods = tuple(self._pod(key.namespace, pod, found) for pod in self._cache.pods(key))
-        return Look(FleetView(pods, error=found.error), found.at_seconds)
+        percentile = int(((service.get("spec") or {}).get("slo") or {}).get("percentile", DEFAULT_PERCENTILE))
+        self._percentiles[key] = percentile
+        view = sampling.view(
+            self._cache.pods(key),
+            key.namespace,
+            found,
+            engines_per_pod=_engines(service),
+            percentile=percentile,
+            ready_seconds=lambda uid: found.at_seconds - self._ready_since.get(uid, found.at_seconds),
+        )
+        return Look(view, found.at_seconds)
 
     async def run(self) -> None:
-        """Sample for ever."""
-        while True:
-            if self._sampling is not None:
-                self.tick()
-            await asyncio.sleep(self._interval_seconds)
+        """Sample for ever; a tick that takes longer than the interval is followed by the next at once."""
+        while self._source is not None:
+            began = self._monotonic()
+            await self.tick(self._source)
+            await asyncio.sleep(max(0.0, self._asking.interval_seconds - (self._monotonic() - began)))
 
-    def tick(self) -> None:
-        """Put every service in line whose fleet serves or loads."""
+    async def tick(self, source: MetricsSource) -> None:
+        """Ask once, keep what was found, and put every service in line whose fleet serves or loads."""
+        began = self._monotonic()
+        running = self._running(began)
+        asked = promql.queries(self._asking.windows, self._asking.labels, self._percentiles.values())
+        found = dict(zip(asked, await asyncio.gather(*map(source.query, asked.values())), strict=True))
+        answers = {name: answer for name, answer in found.items() if isinstance(answer, Answer)}
+        pods = await asyncio.to_thread(sampling.read, answers, self._asking.stale_after_seconds)
+        self._ticks += 1
+        taken = Sampling(
+            tick=self._ticks,
+            at_seconds=began,
+            pods=pods,
+            faults={name: fault for name, fault in found.items() if isinstance(fault, Fault)},
+            warnings=tuple(dict.fromkeys(w for answer in answers.values() for w in answer.warnings)),
+        )
+        self._sampling = replace(taken, scraped=await self._targets(source, taken))
+        self._tell(self._sampling, len(asked), self._monotonic() - began)
+        for key in running:
+            self._queue.add(key)
+
+    def _running(self, now: float) -> list[Key]:
+        """Services whose fleet serves or loads; which pods are ready, and since when, is kept on the way."""
+        found: list[Key] = []
+        ready: dict[str, float] = {}
         for key in self._cache.services():
-            if any(STATES[pod.phase] in ("ready", "loading") for pod in self._cache.pods(key)):
-                self._queue.add(key)
+            states = {pod.uid: STATES[pod.phase] for pod in self._cache.pods(key)}
+            ready |= {uid: self._ready_since.get(uid, now) for uid, state in states.items() if state == "ready"}
+            if not {"ready", "loading"}.isdisjoint(states.values()):
+                found.append(key)
+        self._ready_since = ready
+        return found
 
-    def _pod(self, namespace: str, pod: PodState, found: Sampling) -> PodView:
-        return PodView(pod.name, STATES[pod.phase], engines=found.pods.get((namespace, pod.name), {}))
+    async def _targets(self, source: MetricsSource, taken: Sampling) -> Mapping[PodKey, bool] | None:
+        """Of ready pods that lack something: whether Prometheus scrapes them. One query more, and only then."""
+        lacking = [] if taken.error else [pod for pod in self._ready_pods() if not _whole(pod, taken)]
+        if not lacking:
+            return None
+        answer = await source.query(promql.targets((name for _, name in lacking[:ASKED_ABOUT]), self._asking.labels))
+        if isinstance(answer, Fault):
+            return None
+        return {(s.labels.get("namespace", ""), s.labels.get("pod", "")): s.value == 1 for s in answer.series}
+
+    def _ready_pods(self) -> list[PodKey]:
+        return [
+            (key.namespace, pod.name)
+            for key in self._cache.services()
+            for pod in self._cache.pods(key)
+            if STATES[pod.phase] == "ready"
+        ]
+
+    def _tell(self, taken: Sampling, asked: int, seconds: float) -> None:
+        metrics.PROMETHEUS_QUERIES.inc(asked)
+        metrics.SAMPLE_SECONDS.observe(seconds)
+        for fault in taken.faults.values():
+            metrics.PROMETHEUS_FAULTS.labels(fault.kind).inc()
+        words = (*dict.fromkeys(fault.message for fault in taken.faults.values()), *taken.warnings)
+        if words != self._told:
+            log.warning("metrics: %s", "; ".join(words) or "all queries are answered again")
+        self._told = words
+
+
+def _whole(pod: PodKey, taken: Sampling) -> bool:
+    engines = taken.pods.get(pod, {})
+    return bool(engines) and all(
+        isinstance(said.get((signal, 0)), Sample) for said in engines.values() for signal in NEEDED
+    )
+
+
+def _engines(service: Mapping[str, Any]) -> int:
+    """Engines that report in one pod: the data-parallel ranks of a replica, which its one port speaks for."""
+    choice = ((service.get("status") or {}).get("plan") or {}).get("choice") or {}
+    return max(1, int(choice.get("enginesPerReplica", 1)))

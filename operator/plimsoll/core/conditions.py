@@ -73,6 +73,8 @@ class Facts:
     """What must go before we can write (an earlier owner's child in deletion)."""
     held: str = ""
     """Why nothing is written to the fleet: hold annotation or Shadow mode."""
+    withheld: bool = False
+    """The fleet is held and serves something else than what is asked for now."""
     fleet: Fleet | None = None
     update: Problem | None = None
     update_unknown: str = ""
@@ -135,7 +137,9 @@ def _grave(facts: Facts) -> Problem | None:
 def _in_the_way(facts: Facts) -> Obstacle | None:
     """What keeps the fleet from becoming what is planned; nothing when it is so already."""
     fleet = facts.fleet
-    if facts.waits or fleet is None or fleet.wanted == 0:
+    if fleet is None:
+        return None
+    if facts.waits or fleet.wanted == 0:
         return facts.waits
     return facts.obstacle if _progressing(fleet) else None
 
@@ -148,8 +152,8 @@ def _ready(facts: Facts) -> Condition:
             f" The previous fleet keeps serving ({serving} ready)." if serving and problem is not _grave(facts) else ""
         )
         return Condition(names.READY, "False", problem.reason, problem.message + tail)
-    if facts.held and fleet is None:
-        return _say(names.READY, "False", reasons.ON_HOLD, facts.held)
+    if facts.held and (fleet is None or facts.withheld):
+        return _say(names.READY, "False", reasons.ON_HOLD, _held(facts))
     if facts.waiting or fleet is None:
         return _say(names.READY, "False", reasons.PROGRESSING, facts.waiting or "creating the fleet")
     obstacle = _in_the_way(facts)
@@ -162,6 +166,12 @@ def _ready(facts: Facts) -> Condition:
     return _say(names.READY, "True", reasons.FLEET_READY, f"{fleet.ready} of {fleet.wanted} replicas ready")
 
 
+def _held(facts: Facts) -> str:
+    if facts.fleet is None or not facts.withheld:
+        return facts.held
+    return f"{facts.held}; a change waits for that, the previous fleet keeps serving ({facts.fleet.ready} ready)"
+
+
 def _reconciling(facts: Facts) -> Condition:
     fleet, obstacle = facts.fleet, _in_the_way(facts)
     if _problem(facts):
@@ -169,7 +179,7 @@ def _reconciling(facts: Facts) -> Condition:
     if facts.waiting:
         return _say(names.RECONCILING, "True", reasons.APPLYING, facts.waiting)
     if facts.held:
-        return _say(names.RECONCILING, "False", reasons.ON_HOLD, facts.held)
+        return _say(names.RECONCILING, "False", reasons.ON_HOLD, _held(facts))
     if fleet is None:
         return _say(names.RECONCILING, "True", reasons.APPLYING, "creating the fleet")
     if obstacle:

@@ -3,11 +3,12 @@
 Pure, with ``now`` as an argument. ``due`` says when another look may find more, since some checks are only about time.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
-from plimsoll.api import engine_reasons
+from plimsoll.api import engine_reasons, reasons
 from plimsoll.api import rollout_reasons as rollout
 from plimsoll.core.capacity import Room
 from plimsoll.core.causes import UNEXPLAINED
@@ -16,14 +17,19 @@ from plimsoll.core.logs import Failure
 from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.placement import Needs
 from plimsoll.core.pods import Phase, PodState
+from plimsoll.core.refusals import refusal
 from plimsoll.core.surge import no_room
 
 PLACED_WITHIN_SECONDS: Final = 5.0
 """The scheduler's first refusal may be about a pod that is just going."""
-CREATED_WITHIN_SECONDS: Final = 60.0
+LOOKED_INTO_AFTER_SECONDS: Final = 5.0
+"""A container that is not created by then is worth asking for the pod's events."""
+CREATED_WITHIN_SECONDS: Final = 30.0
 RESTARTS_THAT_LAST: Final = 3
 """A cause nobody knows that ended the engine so often will do so again."""
 SAID_LIMIT: Final = 500
+UNBOUND: Final = "unbound immediate PersistentVolumeClaims"
+_ABOVE_LIMIT: Final = re.compile(r"must be less than or equal to (?P<resource>\S+) limit")
 OLD_POD_GONE: Final = "the old pod was ended first, as spec.rollout.noSpareGPU: Recreate allows"
 
 
@@ -40,6 +46,8 @@ class View:
     tried: str = ""
     """What came of planning again with the engine's figures; empty: not tried, or nothing to try."""
     room: Room | None = None
+    told: Obstacle | None = None
+    """What events say of a pod without a container, or of a claim without a volume."""
 
     def of(self, phase: Phase) -> list[PodState]:
         """Pods in this phase."""
@@ -73,10 +81,13 @@ def due(view: View) -> float | None:
 
 def refused(view: View) -> Obstacle | None:
     """Pods cannot even be made: a quota, a policy, a limit range."""
-    if not view.live.refused:
+    said = view.live.refused
+    if not said:
         return None
-    quota = "exceeded quota" in view.live.refused
-    return Obstacle((rollout.QUOTA_EXCEEDED if quota else rollout.PODS_REFUSED).name, view.live.refused, lasting=True)
+    problem = refusal("the pods", said, forbidden=False)
+    reason = rollout.QUOTA_EXCEEDED if problem.reason == rollout.QUOTA_EXCEEDED.name else rollout.PODS_REFUSED
+    known = problem.message if problem.reason != reasons.REFUSED.name else said
+    return Obstacle(reason.name, known + _of_limit_range(said, view.live.template), lasting=True)
 
 
 def engine_failed(view: View) -> Obstacle | None:
@@ -110,6 +121,8 @@ def unplaced(view: View) -> Obstacle | None:
     if not waiting:
         return None
     said = waiting[0].unplaced
+    if view.told and UNBOUND in said:
+        return view.told
     reason = _of_volume(said) or _of_nodes(view.room, view.live.needs) or _of_words(said, view.live.needs)
     where = f"{no_room(view.room)}. " if view.room and not view.room.fits else ""
     return Obstacle(reason, f"{where}The scheduler says: {said}", lasting=reason == rollout.OBJECT_MISSING.name)
@@ -117,7 +130,10 @@ def unplaced(view: View) -> Obstacle | None:
 
 def creating(view: View) -> Obstacle | None:
     """A pod has a node, and its container does not come."""
-    stuck = [p for p in view.of("pending") if not p.unplaced and view.for_seconds(p) >= CREATED_WITHIN_SECONDS]
+    placed = [p for p in view.of("pending") if not p.unplaced]
+    stuck = [p for p in placed if view.for_seconds(p) >= CREATED_WITHIN_SECONDS]
+    if view.told and (stuck or (placed and view.told.lasting)):
+        return view.told
     if not stuck:
         return None
     text = f"the container of {stuck[0].name} is not created after {CREATED_WITHIN_SECONDS:.0f} s"
@@ -146,7 +162,8 @@ CHECKS: Final[tuple[Check, ...]] = (refused, engine_failed, container_failed, un
 def _limits(view: View) -> Iterator[tuple[PodState, float]]:
     for pod in view.pods:
         if pod.phase == "pending":
-            yield pod, PLACED_WITHIN_SECONDS if pod.unplaced else CREATED_WITHIN_SECONDS
+            yield pod, PLACED_WITHIN_SECONDS if pod.unplaced else LOOKED_INTO_AFTER_SECONDS
+            yield pod, CREATED_WITHIN_SECONDS
         elif pod.phase == "loading":
             yield pod, float(view.load_seconds)
 
@@ -164,10 +181,22 @@ def _of_nodes(room: Room | None, needs: Needs) -> str:
     return (rollout.NODES_UNAVAILABLE if room.away else rollout.NODE_WITHOUT_GPU).name
 
 
+def _of_limit_range(said: str, template: Mapping[str, Any]) -> str:
+    """Who set a limit that the pod template does not: the API server's refusal names the field and not the cause."""
+    found = _ABOVE_LIMIT.search(said)
+    containers = (template.get("spec") or {}).get("containers") or ()
+    if not found or any(found["resource"] in (c.get("resources") or {}).get("limits", {}) for c in containers):
+        return ""
+    return (
+        f". The pods set no {found['resource']} limit: a LimitRange of the namespace does. Raise its max or default, "
+        "or set resources in spec.podTemplate"
+    )
+
+
 def _of_volume(said: str) -> str:
     if "persistentvolumeclaim" in said and "not found" in said:
         return rollout.OBJECT_MISSING.name
-    return rollout.VOLUME_NOT_BOUND.name if "unbound immediate PersistentVolumeClaims" in said else ""
+    return rollout.VOLUME_NOT_BOUND.name if UNBOUND in said else ""
 
 
 def _of_words(said: str, needs: Needs) -> str:

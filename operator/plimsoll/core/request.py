@@ -1,7 +1,7 @@
 """What a service asks for, as the planner and the rollout see it. Pure: a live object in, values out."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from plimsoll.api import names
@@ -27,6 +27,8 @@ class Request:
     accept_plan: str
     hold: str
     """The hold annotation, in lower case: ``true`` or not; what is neither holds, to be on the safe side."""
+    planned: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """The part of the spec that the fingerprint is of, as written."""
 
     @property
     def held_because(self) -> str:
@@ -39,6 +41,16 @@ class Request:
                 "be on the safe side; correct it or remove it"
             )
         return "spec.mode is Shadow: deciding and recording only" if self.spec.mode == "Shadow" else ""
+
+    def lasting(self, restarted: str) -> "Request":
+        """The request beside a fleet whose pods were last restarted for this value of the annotation.
+
+        Only a new value asks for a restart: to take the annotation away (a ``kubectl apply`` from Git does) asks for
+        nothing, so the last value stays in force.
+        """
+        if self.restart or not restarted:
+            return self
+        return replace(self, restart=restarted, fingerprint=_fingerprint(self.planned, restarted))
 
     @property
     def minimum_replicas(self) -> int:
@@ -63,7 +75,7 @@ class Request:
 
 def minimum_replicas(spec: VLLMServiceSpec) -> int:
     """Replicas that a plan must at least have room for: the floor in Auto; one where somebody else sets the count."""
-    return spec.scaling.min_replicas if spec.scaling.mode == "Auto" else 1
+    return max(1, spec.scaling.min_replicas) if spec.scaling.mode == "Auto" else 1
 
 
 def read_request(obj: Mapping[str, Any]) -> Request:
@@ -79,8 +91,13 @@ def read_request(obj: Mapping[str, Any]) -> Request:
         uid=meta["uid"],
         generation=int(meta.get("generation", 0)),
         spec=VLLMServiceSpec.model_validate(raw),
-        fingerprint=digest([planned, restart]),
+        fingerprint=_fingerprint(planned, restart),
         restart=restart,
         accept_plan=annotations.get(names.ANNOTATION_ACCEPT_PLAN, ""),
         hold=annotations.get(names.ANNOTATION_HOLD, "").strip().lower(),
+        planned=planned,
     )
+
+
+def _fingerprint(planned: Mapping[str, Any], restart: str) -> str:
+    return digest([planned, restart])

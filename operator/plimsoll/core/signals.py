@@ -21,17 +21,21 @@ class Signal(StrEnum):
     WAITING = "waiting requests"
     PREEMPTIONS = "preemptions a second"
     REQUESTS = "requests a second"
+    FINISHED = "finished requests a second"
     PROMPT_TOKENS = "prompt tokens a second"
     GENERATION_TOKENS = "generated tokens a second"
     HIT_RATIO = "prefix hit ratio"
     REJECTED = "rejected requests a second"
     TTFT = "time to first token"
     ITL = "inter-token latency"
+    TPOT = "time per output token"
     NUM_BLOCKS = "blocks of the pool"
+    BLOCK_TOKENS = "tokens of a block"
+    POOL_TOKENS = "tokens of the pool"
 
 
-NEEDED: Final = (Signal.USAGE, Signal.RUNNING, Signal.WAITING)
-"""Without these nothing is decided about an engine; the others refine."""
+NEEDED: Final = (Signal.USAGE, Signal.RUNNING, Signal.WAITING, Signal.PREEMPTIONS, Signal.PROMPT_TOKENS)
+"""Without these an engine's need is not known: what it lacks could only add to it. The others refine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,8 @@ def read_value(signal: Signal, value: float, age_seconds: float, stale_after_sec
     """A reading of what Prometheus answered; a KV use outside [0, 1] or a negative figure is no number (case B10)."""
     if not math.isfinite(value) or value < 0 or (signal in _SHARES and value > 1):
         return NotANumber(f"{value:g}")
-    if age_seconds > stale_after_seconds:
-        return Stale(age_seconds)
+    if not age_seconds <= stale_after_seconds:
+        return Stale(age_seconds)  # also when the age itself is no number
     return Sample(value)
 
 
@@ -128,6 +132,8 @@ class FleetView:
     engines_per_pod: int = 1
     error: str = ""
     """Why nothing at all could be read: the backend's own words."""
+    partial: str = ""
+    """Why something may be missing from what was read: the backend's own words."""
 
     @property
     def serving(self) -> tuple[PodView, ...]:
@@ -161,25 +167,27 @@ class FleetView:
     @property
     def complete(self) -> bool:
         """Everything that is needed is known of every engine that serves."""
-        return not self.error and all(self.total(signal).complete for signal in NEEDED)
+        return not self.error and not self.partial and all(self.total(signal).complete for signal in NEEDED)
 
     @property
     def why_incomplete(self) -> str:
         """What is not known, of which pods, in words; empty when all is."""
-        if self.error:
-            return self.error
-        parts = [text for signal in NEEDED if (text := self._gaps(signal))]
-        return "; ".join(parts)
+        return self.error or "; ".join(self.gaps()) or self.partial
 
-    def _gaps(self, signal: Signal) -> str:
-        by_kind: dict[str, list[str]] = {}
-        for pod in self.serving:
-            said = list(pod.engines.values()) or [{}]
-            for engine in said:
-                reading = engine.get(signal, MISSING)
-                if not isinstance(reading, Sample):
-                    by_kind.setdefault(_word(reading), []).append(pod.name)
-        return ", ".join(f"{signal} {word} on {_names(pods)}" for word, pods in sorted(by_kind.items()))
+    def gaps(self) -> list[str]:
+        """What is needed and not known, a sentence for each kind and set of pods."""
+        kinds: dict[str, dict[Signal, list[str]]] = {}
+        for signal in NEEDED:
+            for pod in self.serving:
+                for word in self._unknown(pod, signal):
+                    kinds.setdefault(word, {}).setdefault(signal, []).append(pod.name)
+        return [_gap(word, signals, pods) for word, by in sorted(kinds.items()) for pods, signals in _alike(by).items()]
+
+    def _unknown(self, pod: PodView, signal: Signal) -> set[str]:
+        """Why the signal is not known of the pod; of a rank that does not show at all, that it is missing."""
+        said = [engine.get(signal, MISSING) for engine in pod.engines.values()]
+        said += [MISSING] * (self.engines_per_pod - len(said))
+        return {_word(reading) for reading in said if not isinstance(reading, Sample)}
 
     def _reach(self, signal: Signal, over: Callable[[Sequence[float]], float]) -> Reach:
         readings = self.readings(signal)
@@ -198,7 +206,20 @@ class Look:
 def _word(reading: Reading) -> str:
     if isinstance(reading, NotANumber):
         return f"reads {reading.text}"
-    return "is stale" if isinstance(reading, Stale) else "is missing"
+    return "stale" if isinstance(reading, Stale) else "missing"
+
+
+def _alike(by_signal: Mapping[Signal, list[str]]) -> dict[tuple[str, ...], list[Signal]]:
+    """Signals that the same pods lack, together."""
+    found: dict[tuple[str, ...], list[Signal]] = {}
+    for signal, pods in by_signal.items():
+        found.setdefault(tuple(pods), []).append(signal)
+    return found
+
+
+def _gap(word: str, signals: Sequence[Signal], pods: Iterable[str]) -> str:
+    what = "all metrics" if len(signals) == len(NEEDED) else ", ".join(signals)
+    return f"{what}: {word} on {_names(pods)}"
 
 
 _NAMED: Final = 3

@@ -8,7 +8,7 @@ _CHANGES: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
     (re.compile(r"\b(?:[Pp]rocess|pid[= ]) ?\d+"), "process …"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*"), "…"),
     (re.compile(r"\(?[Rr]equest ID: [^)\s]+\)?"), ""),
-    (re.compile(r'\bpods? "[^"]+"'), "the pods"),
+    (re.compile(r'\b[Pp]ods? "[^"]+"'), "the pods"),
     (re.compile(r"\b(\d{1,3}(?:\.\d{1,3}){3}):\d+"), r"\1"),
     (re.compile(r"\bback-off [\dhms.]+ "), "back-off "),
     (re.compile(r"\s+"), " "),

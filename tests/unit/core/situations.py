@@ -51,6 +51,7 @@ OBSTACLES: Final = st.builds(
     Obstacle, st.sampled_from(["NoFreeGPU", "BadFlag", "NoSpareGPU"]), st.just("because of something"), st.booleans()
 )
 _BY_TYPE: Final = {
+    bool: st.booleans(),
     str: _TEXTS,
     Problem | None: st.none() | PROBLEMS,
     Fleet | None: st.none() | FLEETS,

@@ -17,6 +17,14 @@ NOW = 10_000.0
 GPU = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
 LIVE = LiveFleet(2, 2, 0, 2, True, {"spec": {"containers": [GPU]}}, "Surge")
 NO_GPU = "Insufficient nvidia.com/gpu, node(s) didn't match Pod's node affinity/selector"
+OVER_QUOTA = (
+    "the pods is forbidden: exceeded quota: q, requested: requests.nvidia.com/gpu=1, used: requests.nvidia.com/gpu=0, "
+    "limited: requests.nvidia.com/gpu=0"
+)
+OVER_LIMIT = (
+    'the pods is invalid: spec.containers[0].resources.requests: Invalid value: "11811160064": must be less than or '
+    "equal to memory limit of 1Gi"
+)
 FULL = Room(gpus_taken=8, open=("a",))
 
 
@@ -66,7 +74,7 @@ def _failure(word: str) -> Failure:
             _view(_pending("pod has unbound immediate PersistentVolumeClaims")), "VolumeNotBound", False, id="unbound"
         ),
         pytest.param(
-            _view(live=dataclasses.replace(LIVE, refused="the pods is forbidden: exceeded quota: q")),
+            _view(live=dataclasses.replace(LIVE, refused=OVER_QUOTA)),
             "QuotaExceeded",
             True,
             id="a quota",
@@ -103,7 +111,25 @@ def _failure(word: str) -> Failure:
         pytest.param(
             _view(PodState("loading", "p", since_seconds=NOW - 101)), "LoadsSlowly", False, id="slower than planned"
         ),
-        pytest.param(_view(PodState("pending", "p", since_seconds=NOW - 61)), "StuckCreating", False, id="not mounted"),
+        pytest.param(_view(PodState("pending", "p", since_seconds=NOW - 31)), "StuckCreating", False, id="no word why"),
+        pytest.param(
+            _view(PodState("pending", "p", since_seconds=NOW - 6), told=Obstacle("ObjectMissing", "s", lasting=True)),
+            "ObjectMissing",
+            True,
+            id="an event names what is missing: said at once",
+        ),
+        pytest.param(
+            _view(PodState("pending", "p", since_seconds=NOW - 31), told=Obstacle("PullingImage", "s")),
+            "PullingImage",
+            False,
+            id="an event says that the image is being pulled",
+        ),
+        pytest.param(
+            _view(_pending("pod has unbound immediate PersistentVolumeClaims"), told=Obstacle("VolumeNotBound", "c")),
+            "VolumeNotBound",
+            False,
+            id="an event of the claim says why it is unbound",
+        ),
         pytest.param(_view(PodState("unready", "p")), "Unready", False, id="served, silent now"),
     ],
 )
@@ -119,7 +145,7 @@ def test_reasons(view: View, reason: str, lasting: bool) -> None:
         _view(PodState("ready")),
         _view(PodState("loading", since_seconds=NOW - 99)),
         _view(_pending(NO_GPU, seconds=2)),
-        _view(PodState("pending", since_seconds=NOW - 59)),
+        _view(PodState("pending", since_seconds=NOW - 29)),
         _view(),
     ],
 )
@@ -152,6 +178,31 @@ def test_who_ended_the_old_pod_first_is_told_that_nothing_serves() -> None:
 
 def test_it_is_looked_at_again_when_time_alone_may_tell_more() -> None:
     assert due(_view(PodState("loading", since_seconds=NOW - 40))) == 60
-    assert due(_view(PodState("pending", since_seconds=NOW - 40))) == 20
+    assert due(_view(PodState("pending", since_seconds=NOW - 2))) == 3
+    assert due(_view(PodState("pending", since_seconds=NOW - 20))) == 10
     assert due(_view(_pending(NO_GPU, seconds=2))) == 3
     assert due(_view(PodState("ready"))) is None
+
+
+def test_a_quota_is_said_without_what_others_use_of_it() -> None:
+    other = OVER_QUOTA.replace("used: requests.nvidia.com/gpu=0", "used: requests.nvidia.com/gpu=3")
+    found = {obstacle(_view(live=dataclasses.replace(LIVE, refused=said))) for said in (OVER_QUOTA, other)}
+    (same,) = found
+    assert same is not None
+    assert "ResourceQuota q is used up" in same.message
+    assert "raise or free it" in same.message
+
+
+@pytest.mark.parametrize(
+    ("limits", "hint"),
+    [
+        pytest.param({"nvidia.com/gpu": "1"}, True, id="none of ours: a LimitRange set it"),
+        pytest.param({"nvidia.com/gpu": "1", "memory": "1Gi"}, False, id="the user's own"),
+    ],
+)
+def test_a_limit_that_nobody_wrote_is_explained(limits: dict[str, str], hint: bool) -> None:
+    template = {"spec": {"containers": [{"resources": {"limits": limits}}]}}
+    found = obstacle(_view(live=dataclasses.replace(LIVE, refused=OVER_LIMIT, template=template)))
+    assert found is not None
+    assert found.reason == "PodsRefused"
+    assert ("LimitRange" in found.message) is hint

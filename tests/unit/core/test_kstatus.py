@@ -109,6 +109,13 @@ FOUGHT = Problem("FieldContested", "argocd-controller keeps changing it")
             id="on hold, the fleet serves",
         ),
         pytest.param(
+            Facts(planned="p", held=HELD, withheld=True, fleet=SERVING),
+            "InProgress",
+            "OnHold",
+            "MinimumReplicasAvailable",
+            id="on hold, and the spec changed: what serves is not what is asked",
+        ),
+        pytest.param(
             Facts(planned="p", held=HELD), "InProgress", "OnHold", "NoReplicaReady", id="on hold before the first pod"
         ),
         pytest.param(

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from plimsoll.api import names
-from plimsoll.core import observe, rollout
+from plimsoll.core import hold, observe, rollout
 from plimsoll.core.live import LiveFleet
-from plimsoll.core.manifests.revision import Revision, outdated, read_revision
+from plimsoll.core.manifests.revision import Revision, outdated, read_revision, restarted
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Nearest, Plan, Refusal
@@ -298,3 +298,60 @@ def test_an_acceptance_of_what_does_not_exist_is_said(running: Revision) -> None
             if says
             else not rollout.ignored(request, target, [running])
         )
+
+
+RESTART = names.ANNOTATION_RESTART
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "restarts"),
+    [
+        pytest.param({}, {RESTART: "1"}, True, id="set"),
+        pytest.param({RESTART: "1"}, {RESTART: "2"}, True, id="another value"),
+        pytest.param({RESTART: "1"}, {RESTART: "1"}, False, id="the same value"),
+        pytest.param({RESTART: "1"}, {}, False, id="taken away"),
+        pytest.param({}, {}, False, id="never set"),
+    ],
+)
+def test_only_a_new_value_restarts(before: dict[str, str], after: dict[str, str], restarts: bool) -> None:
+    first = rollout.render(_request(before), _plan(_request(before)), 1)
+    request = _request(after).lasting(restarted([first]))
+    target = choose_target(request, _plan(request), [first])
+    assert target.revision is not None
+    assert (target.revision.template != first.template) is restarts
+    assert (target.revision.name != first.name) is restarts
+
+
+def test_a_restart_lasts_through_a_change_of_the_spec_and_its_way_back() -> None:
+    first = rollout.render(_request({RESTART: "1"}), _plan(_request()), 1)
+    changed = _request(contextTokens=8192).lasting(restarted([first]))
+    second = rollout.render(changed, _plan(changed), 2)
+    back = _request().lasting(restarted([first, second]))
+    target = choose_target(back, _plan(back), [first, second])
+    assert target.revision is not None
+    assert (target.revision.name, target.revision.number) == (first.name, 3)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "spec", "asked", "expect"),
+    [
+        pytest.param({names.ANNOTATION_HOLD: "true"}, {}, 1, False, id="held, nothing changed"),
+        pytest.param({names.ANNOTATION_HOLD: "true"}, {"contextTokens": 8192}, 1, True, id="held, another context"),
+        pytest.param({}, {"contextTokens": 8192}, 1, False, id="not held: it is on its way"),
+        pytest.param({}, {"mode": "Shadow", "contextTokens": 8192}, 1, True, id="Shadow, another context"),
+        pytest.param({}, {"mode": "Shadow", "scaling": {"mode": "Fixed"}, "replicas": 2}, 1, True, id="another count"),
+        pytest.param(
+            {}, {"mode": "Shadow", "scaling": {"mode": "External"}, "replicas": 2}, 1, False, id="an HPA's wish"
+        ),
+        pytest.param({}, {"mode": "Shadow", "contextTokens": 8192}, 0, False, id="nothing runs that could be taken"),
+    ],
+)
+def test_what_a_hold_keeps_from_the_fleet(
+    running: Revision, annotations: dict[str, str], spec: dict[str, Any], asked: int, expect: bool
+) -> None:
+    request = _request(annotations, **spec)
+    target = choose_target(request, _plan(request), [running]).revision
+    assert target is not None
+    live = LiveFleet(asked, asked, asked, asked, seen=True, template=running.template)
+    wanted = request.spec.replicas if request.spec.scaling.mode == "Fixed" else 1
+    assert hold.withheld(request, target, live, wanted) is expect

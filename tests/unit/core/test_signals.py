@@ -24,7 +24,7 @@ def pod(name: str, state: str = "ready", **readings: Reading | float) -> PodView
 
 
 def whole(name: str, usage: float = 0.5, waiting: float = 0.0) -> PodView:
-    return pod(name, USAGE=usage, RUNNING=3, WAITING=waiting)
+    return pod(name, USAGE=usage, RUNNING=3, WAITING=waiting, PREEMPTIONS=0, PROMPT_TOKENS=900)
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,25 @@ def test_gaps_are_named_by_signal_kind_and_pod() -> None:
     view = FleetView(
         (
             whole("a"),
-            pod("b", USAGE=Stale(70), RUNNING=1, WAITING=0),
-            pod("c", USAGE=NotANumber("nan"), RUNNING=1, WAITING=MISSING),
+            pod("b", USAGE=Stale(70), RUNNING=1, WAITING=0, PREEMPTIONS=0, PROMPT_TOKENS=0),
+            pod("c", USAGE=NotANumber("nan"), RUNNING=1, WAITING=MISSING, PREEMPTIONS=MISSING, PROMPT_TOKENS=0),
+            pod("d"),
         )
     )
-    assert view.why_incomplete == "KV use is stale on b, KV use reads nan on c; waiting requests is missing on c"
+    assert view.gaps() == [
+        "KV use, running requests, prompt tokens a second: missing on d",
+        "waiting requests, preemptions a second: missing on c, d",
+        "KV use: reads nan on c",
+        "KV use: stale on b",
+    ]
+    assert view.why_incomplete == "; ".join(view.gaps())
+
+
+def test_a_partial_answer_is_incomplete_however_much_it_holds() -> None:
+    assert FleetView((whole("a"),)).complete
+    view = FleetView((whole("a"),), partial="one store did not answer")
+    assert not view.complete
+    assert view.why_incomplete == "one store did not answer"
 
 
 def test_a_backend_that_fails_makes_all_unknown_in_its_own_words() -> None:

@@ -97,7 +97,10 @@ async def test_termination_messages(policy: str, ended: Exit, message: str) -> N
 
         return Process(main)
 
-    around = Surroundings("ns/p", "127.0.0.1", "Never", 1, 1, Faults(), start, lambda: None)
+    async def lacks(_: object) -> str:
+        return ""
+
+    around = Surroundings("ns/p", "127.0.0.1", "Never", 1, 1, Faults(), start, lacks, lambda: None)
     container = Container({"name": "c", "image": "i", "terminationMessagePolicy": policy}, around)
     await container.run()
     assert isinstance(container.state, Terminated)

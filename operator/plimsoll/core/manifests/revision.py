@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from plimsoll.api import names
 from plimsoll.core.drift import digest
 from plimsoll.core.manifests.identity import Owner
 
@@ -65,6 +66,13 @@ def read_revision(obj: Mapping[str, Any]) -> Revision | None:
 def current(revisions: Iterable[Revision]) -> Revision | None:
     """The revision that runs: the highest number."""
     return max(revisions, key=lambda r: (r.number, r.name), default=None)
+
+
+def restarted(revisions: Iterable[Revision]) -> str:
+    """The value of the restart annotation that the running plan's pods were made for; empty when there was none."""
+    running = current(revisions)
+    annotations = running.template.get("metadata", {}).get("annotations") if running else None
+    return str((annotations or {}).get(names.ANNOTATION_RESTART, ""))
 
 
 def outdated(revisions: Iterable[Revision], running: str = "", keep: int = KEEP) -> tuple[str, ...]:
