@@ -30,7 +30,7 @@ def fleet(
         replicas=live.replicas + (old.replicas if old else 0),
         ready=live.ready + (old.ready if old else 0),
         updated_ready=0 if waits else _ready_now(live, pods),
-        rolled_out=not waits and old is None and not live.mixed and live.replicas >= min(replicas, 1),
+        rolled_out=not waits and old is None and not live.mixed and live.replicas >= min(floor, 1),
         pods=counts(pods),
     )
 

@@ -21,6 +21,7 @@ class Signal(StrEnum):
     WAITING = "waiting requests"
     PREEMPTIONS = "preemptions a second"
     REQUESTS = "requests a second"
+    FINISHED = "finished requests a second"
     PROMPT_TOKENS = "prompt tokens a second"
     GENERATION_TOKENS = "generated tokens a second"
     HIT_RATIO = "prefix hit ratio"
