@@ -196,7 +196,7 @@ def test_groups_from_missing_kind_to_gone_again(
         _sweeps(lab, 2)
         assert place.versions() == before
         assert _written(lab) == writes, "an idle fleet of groups costs no write"
-        _goes_unseen_and_comes_back(place, kubectl)
+        _goes_unseen_and_comes_back(lab, place, kubectl)
     finally:
         sets.remove()
     stalled = place.until("large", "Stalled", "True", "SeveralNodes")
@@ -204,6 +204,7 @@ def test_groups_from_missing_kind_to_gone_again(
 
 
 def _serves_through_its_leader(place: Place) -> None:
+    assert place.condition("large", "Contested")["status"] == "False", "no webhook of the set's changes what is ours"
     status = place.maybe("vllmservices", "large")["status"]
     assert (status["replicas"], status["readyReplicas"]) == (1, 1)
     (leader,) = place.all("pods", status["selector"])
@@ -234,15 +235,21 @@ def _sweeps(lab: Lab, count: int) -> None:
     eventually(lambda: swept() >= start + count, within_seconds=60)
 
 
-def _goes_unseen_and_comes_back(place: Place, kubectl: Kubectl) -> None:
-    """The kind is not served for a while: pods run on, it is said, nothing restarts when it is back."""
+def _goes_unseen_and_comes_back(lab: Lab, place: Place, kubectl: Kubectl) -> None:
+    """An operator starts that may not see groups: pods run on, it is said, nothing restarts once it may again."""
+    assert lab.operator is not None
     pods = place.pods()
-    optional.serve(kubectl, "leaderworkersets", served=False)
-    assert "can be neither seen nor changed" in place.until("large", "Stalled", "True", "SeveralNodes")
-    assert place.condition("large", "Available")["status"] == "True", "what serves is told from pods"
-    assert "keeps serving (1 ready)" in place.condition("large", "Ready")["message"]
-    assert place.pods() == pods
-    optional.serve(kubectl, "leaderworkersets", served=True)
+    rules: list[dict[str, Any]] = kubectl.get("clusterrole", "plimsoll")["rules"]
+    _set_rules(kubectl, [rule for rule in rules if rule["resources"] != ["leaderworkersets"]])
+    try:
+        lab.operator.stop()
+        lab.operator.start()
+        assert "can be neither seen nor changed" in place.until("large", "Stalled", "True", "SeveralNodes")
+        assert place.condition("large", "Available")["status"] == "True", "what serves is told from pods"
+        assert "keeps serving (1 ready)" in place.condition("large", "Ready")["message"]
+        assert place.pods() == pods
+    finally:
+        _set_rules(kubectl, rules)
     place.until("large", "Ready", "True")
     assert place.pods() == pods
 

@@ -37,10 +37,3 @@ def _serves(kubectl: Kubectl, group: str, plural: Plural) -> bool:
 def remove(kubectl: Kubectl, plural: Plural) -> None:
     """Delete the definition, and with it every object of the kind."""
     kubectl("delete", "crd", definition(plural)["metadata"]["name"], "--ignore-not-found", "--wait=true")
-
-
-def serve(kubectl: Kubectl, plural: Plural, *, served: bool) -> None:
-    """Stop to serve the kind, or serve it again; its objects stay where they are."""
-    patch = [{"op": "replace", "path": "/spec/versions/0/served", "value": served}]
-    name = definition(plural)["metadata"]["name"]
-    kubectl("patch", "crd", name, "--type=json", "-p", json.dumps(patch))
