@@ -22,7 +22,9 @@ def failing(services: Services) -> Services:
     services.apply("too-small", contextTokens=40960, hardware=ONE_GPU, **SMALL_GPU)
     services.apply("greedy")
     services.apply("mortal")
-    services.apply("no-settings", podTemplate={"spec": {"volumes": [{"name": "conf", "configMap": {"name": "late"}}]}})
+    settings = {"volumes": [{"name": "conf", "configMap": {"name": "late"}}]}
+    mounted = {"volumeMounts": [{"name": "conf", "mountPath": "/conf"}]}  # the kubelet ignores a volume nobody mounts
+    services.apply("no-settings", podTemplate={"spec": {**settings, **mounted}})
     return services
 
 
