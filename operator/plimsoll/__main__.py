@@ -32,6 +32,7 @@ from plimsoll.control.fence import FencedCluster
 from plimsoll.control.health import Health
 from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
+from plimsoll.control.observer import Observer
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Postmortem
@@ -74,6 +75,7 @@ class Operator:
     optional: OptionalKinds
     sampler: Sampler
     scaler: Scaler
+    observer: Observer
     autoscalers: Autoscalers
     loop: Loop
     elector: Elector
@@ -104,7 +106,7 @@ class Operator:
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
         prometheus = PrometheusSource(settings.prometheus) if settings.prometheus.url else None
         sampler = Sampler(prometheus, cache, queue, clock.monotonic, _asking(settings))
-        blind = not sampler.configured
+        observer, blind = Observer(sampler), not sampler.configured
         scaler = Scaler(sampler, clock.monotonic, clock.wall_seconds, tuning(settings.scale_down_seconds), blind)
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
@@ -117,6 +119,7 @@ class Operator:
             postmortem,
             Creation(cluster, clock.monotonic),
             scaler,
+            observer,
             autoscalers,
             clock.wall_seconds,
         )
@@ -124,9 +127,8 @@ class Operator:
         claims = Claims(cache, reporter, settings.class_, lease, others, reconciler.reconcile, clock.monotonic)
         loop = Loop(queue, claims.reconcile, clock.monotonic)
         health = Health(sweep, optional, elector, cluster.silent_seconds, clock.monotonic, clock.monotonic())
-        return cls(
-            settings, cluster, clock, cache, queue, sweep, optional, sampler, scaler, autoscalers, loop, elector, health
-        )
+        live = (sampler, scaler, observer, autoscalers)
+        return cls(settings, cluster, clock, cache, queue, sweep, optional, *live, loop, elector, health)
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
@@ -177,6 +179,8 @@ class Operator:
         await self.sweep.take_over(self.elector.led_since_seconds)
         await self.optional.known.wait()
         self.scaler.start_over()
+        self.observer.start_over()
+        metrics.forget_services()
         part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
         async with asyncio.TaskGroup() as group:
             group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")

@@ -121,6 +121,8 @@ class PodView:
     ready_seconds: float = math.inf
     """How long it has been ready."""
     engines: Mapping[str, Mapping[Signal, Reading]] = field(default_factory=dict)
+    new: bool = False
+    """It became ready a moment ago, and has not reported everything yet: that is no fault."""
 
 
 @dataclass(frozen=True)
