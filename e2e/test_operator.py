@@ -335,6 +335,40 @@ def test_a_held_service_is_planned_and_not_touched(apply: Apply, look: Look, hel
     look.until("svc", "Ready", "True")
 
 
+def test_a_held_fleet_that_is_not_what_is_asked_is_not_ready(apply: Apply, look: Look) -> None:
+    apply("svc")
+    look.until("svc", "Ready", "True")
+    before = look.get("deployments", "svc")["spec"]
+    held = {names.ANNOTATION_HOLD: "true"}
+    apply("svc", held)
+    assert look.until("svc", "Ready", "True")["reason"] == "FleetReady"
+    apply("svc", held, contextTokens=65_536)
+    ready = look.until("svc", "Ready", "False", "OnHold")
+    assert "the previous fleet keeps serving (1 ready)" in ready["message"]
+    assert look.condition("svc", "Available")["status"] == "True"
+    assert look.get("deployments", "svc")["spec"] == before
+    apply("svc", contextTokens=65_536)
+    look.until("svc", "Ready", "True", "FleetReady")
+    assert look.get("deployments", "svc")["spec"]["template"] != before["template"]
+
+
+def test_only_a_new_value_of_the_annotation_restarts_pods(apply: Apply, look: Look) -> None:
+    apply("svc", {names.ANNOTATION_RESTART: "monday"})
+    look.until("svc", "Ready", "True")
+    pods = {pod["metadata"]["uid"] for pod in look.all("pods")}
+    template = look.get("deployments", "svc")["spec"]["template"]
+    apply("svc", {names.ANNOTATION_HOLD: "false"})  # as a GitOps tool takes away what is not in Git
+    kept = look.quiet()
+    assert names.ANNOTATION_RESTART not in look.get("vllmservices", "svc")["metadata"]["annotations"]
+    assert look.get("deployments", "svc")["spec"]["template"] == template
+    apply("svc", {names.ANNOTATION_RESTART: "monday"})
+    assert look.quiet().keys() == kept.keys()
+    assert {pod["metadata"]["uid"] for pod in look.all("pods")} == pods
+    apply("svc", {names.ANNOTATION_RESTART: "tuesday"})
+    eventually(lambda: not pods & {pod["metadata"]["uid"] for pod in look.all("pods")}, within_seconds=90)
+    look.until("svc", "Ready", "True")
+
+
 def test_an_engine_that_dies_at_start_is_named(apply: Apply, look: Look) -> None:
     # Between two recorded releases a flag may have gone at any point: the planner lets it pass, this engine does not.
     apply("svc", engine={"version": "0.30.0", "extraArgs": ["--enable-bf16x3-router-gemm"]})

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Final
 
 from plimsoll import handlers, metrics, probes
+from plimsoll.adapters.activation_file import read_activation_file
 from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.inventory import InventoryFile
 from plimsoll.adapters.kube import CredentialsError, KubeCluster, load_configuration
@@ -21,7 +22,9 @@ from plimsoll.adapters.lease import KubeLease
 from plimsoll.adapters.policy_file import read_policy_file
 from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.adapters.prometheus import PrometheusSource
+from plimsoll.control.activations import Activations
 from plimsoll.control.autoscalers import Autoscalers
+from plimsoll.control.budgets import Budgets
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
 from plimsoll.control.claims import Claims
@@ -46,6 +49,7 @@ from plimsoll.control.sweep import Sweep
 from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
+from plimsoll.core.activation import ActivationError
 from plimsoll.core.claims import lease_name
 from plimsoll.core.election import Timing
 from plimsoll.core.plan.inventory import InventoryError
@@ -77,6 +81,7 @@ class Operator:
     scaler: Scaler
     observer: Observer
     autoscalers: Autoscalers
+    activations: Activations
     loop: Loop
     elector: Elector
     health: Health
@@ -89,7 +94,8 @@ class Operator:
         """Connect the parts.
 
         Raises:
-            CredentialsError: there are none. InventoryError, PolicyError: a file of the owner cannot be used.
+            CredentialsError: there are none.
+            ActivationError, InventoryError, PolicyError: a file of the owner cannot be used.
         """
         inventory, policy = InventoryFile.opened(settings.inventory), read_policy_file(settings.pod_policy)
         configuration = await load_configuration(settings.kubeconfig)
@@ -107,7 +113,24 @@ class Operator:
         prometheus = PrometheusSource(settings.prometheus) if settings.prometheus.url else None
         sampler = Sampler(prometheus, cache, queue, clock.monotonic, _asking(settings))
         observer, blind = Observer(sampler), not sampler.configured
-        scaler = Scaler(sampler, clock.monotonic, clock.wall_seconds, tuning(settings.scale_down_seconds), blind)
+        activations = Activations(
+            read_activation_file(settings.activation),
+            prometheus,
+            cache,
+            queue,
+            clock.monotonic,
+            settings.metrics_interval_seconds,
+        )
+        budgets = Budgets(cache, inventory.current)
+        scaler = Scaler(
+            sampler,
+            activations,
+            budgets,
+            clock.monotonic,
+            clock.wall_seconds,
+            tuning(settings.scale_down_seconds),
+            blind,
+        )
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
         reconciler = Reconciler(
@@ -127,8 +150,23 @@ class Operator:
         claims = Claims(cache, reporter, settings.class_, lease, others, reconciler.reconcile, clock.monotonic)
         loop = Loop(queue, claims.reconcile, clock.monotonic)
         health = Health(sweep, optional, elector, cluster.silent_seconds, clock.monotonic, clock.monotonic())
-        live = (sampler, scaler, observer, autoscalers)
-        return cls(settings, cluster, clock, cache, queue, sweep, optional, *live, loop, elector, health)
+        return cls(
+            settings,
+            cluster,
+            clock,
+            cache,
+            queue,
+            sweep,
+            optional,
+            sampler,
+            scaler,
+            observer,
+            autoscalers,
+            activations,
+            loop,
+            elector,
+            health,
+        )
 
     async def run(self) -> None:
         """Run until SIGTERM or SIGINT."""
@@ -185,6 +223,7 @@ class Operator:
         async with asyncio.TaskGroup() as group:
             group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
             group.create_task(part("sampler", self.sampler.run), name="sampler")
+            group.create_task(part("activation queries", self.activations.run), name="activations")
             group.create_task(part("autoscalers of others", self.autoscalers.run), name="autoscalers")
             group.create_task(part("Kopf", self._watch), name="kopf")
 
@@ -194,7 +233,7 @@ class Operator:
             self.cache, self.queue, self.cluster.access, self.settings.namespaces, self.settings.request_timeout_seconds
         )
         while True:
-            await until_served(self.cluster)
+            await until_served(self.cluster, self.health.wait_for)
             await first_of(watching.run(), until_gone(self.cluster))
 
     def _watches(self) -> Iterator[Watch]:
@@ -256,7 +295,7 @@ def main() -> int:
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))
-    except (CredentialsError, InventoryError, PolicyError) as error:
+    except (ActivationError, CredentialsError, InventoryError, PolicyError) as error:
         log.error("%s", error)  # noqa: TRY400 - an expected fault, said without a traceback
         return 2
     except OSError as error:

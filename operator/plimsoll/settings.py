@@ -59,6 +59,8 @@ class Settings:
     """Path of the owner's pod policy (docs/pods.md); empty: the default policy."""
     inventory: str = ""
     """Path of the file of GPU prices, node sizes, budgets and reserves; empty: the catalogue's figures, no budget."""
+    activation: str = ""
+    """Path of the file of activation queries (docs/scaling.md); empty: none, and no service sleeps."""
     http_host: str = "0.0.0.0"  # noqa: S104 - probes come from the kubelet, from outside the pod
     http_port: int = 8080
     workers: int = 8
@@ -87,6 +89,7 @@ class Settings:
             scale_down_seconds=read.number("SCALE_DOWN_SECONDS", cls.scale_down_seconds, 1, 86_400),
             pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),
+            activation=read.text("ACTIVATION", ""),
             http_host=read.text("HTTP_HOST", cls.http_host),
             http_port=int(read.number("HTTP_PORT", cls.http_port, 0, 65535)),
             workers=int(read.number("WORKERS", cls.workers, 1, 64)),

@@ -12,6 +12,7 @@ import pytest
 import yaml
 from prometheus_client.metrics_core import Metric
 
+from plimsoll.core.activation import read_templates
 from plimsoll.core.plan.inventory import read_inventory
 from plimsoll.core.podtemplate.check import owners_policy
 from plimsoll.metrics import REGISTRY
@@ -100,6 +101,15 @@ def test_an_inventory_reaches_the_operator_as_a_file(render: Render) -> None:
     assert mounts["inventory"] == str(path.parent)
     volumes = one(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
     assert {"name": "inventory", "configMap": {"name": written["metadata"]["name"]}} in volumes
+
+
+def test_activation_queries_reach_the_operator_as_a_file(render: Render) -> None:
+    objects = render("everything")
+    path = Path(environment(objects)["PLIMSOLL_ACTIVATION"])
+    written = next(found for found in objects if found["metadata"]["name"].endswith("-activation"))
+    assert set(read_templates(yaml.safe_load(written["data"][path.name]))) == {"gateway"}
+    mounts = {mount["name"]: mount["mountPath"] for mount in container(objects)["volumeMounts"]}
+    assert mounts["activation"] == str(path.parent)
 
 
 def test_the_charts_defaults_are_the_operators(render: Render) -> None:

@@ -50,6 +50,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - name: PLIMSOLL_INVENTORY
   value: /etc/plimsoll/inventory/inventory.yaml
 {{- end }}
+{{- if .Values.activation }}
+- name: PLIMSOLL_ACTIVATION
+  value: /etc/plimsoll/activation/activation.yaml
+{{- end }}
 {{- range $name, $value := .Values.settings }}
 {{- if not (or (kindIs "invalid" $value) (empty (ternary $value (toString $value) (kindIs "map" $value)))) }}
 - name: PLIMSOLL_{{ snakecase $name | upper }}

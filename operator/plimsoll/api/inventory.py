@@ -24,6 +24,16 @@ class ProductInventory(APIModel):
     gpus: int | None = Field(
         default=None, description="GPUs of this product that one service may hold.", ge=0, le=MAX_GPUS
     )
+    shared_gpus: int | None = Field(
+        default=None,
+        alias="sharedGPUs",
+        description=(
+            "GPUs of this product that all services in scaling mode Auto share, with what the others hold: the last "
+            "ones go to the service of the higher priority."
+        ),
+        ge=0,
+        le=MAX_GPUS,
+    )
     grow_to: int | None = Field(
         default=None,
         alias="growTo",
@@ -58,6 +68,13 @@ class ClusterInventory(APIModel):
 
     gpus: int | None = Field(
         default=None, description="GPUs that one service may hold, whatever their product.", ge=0, le=MAX_GPUS
+    )
+    priorities: dict[Annotated[str, Field(min_length=1, max_length=127)], int] = Field(
+        default={},
+        description=(
+            "Who gets the last of shared GPUs: namespace, or namespace/name, to a number; more is more important, 0 "
+            "where nothing is said."
+        ),
     )
     products: dict[Annotated[str, Field(min_length=1, max_length=63)], ProductInventory] = Field(
         default={}, description="By product, as nodes carry it in the label nvidia.com/gpu.product."

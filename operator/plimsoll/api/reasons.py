@@ -264,7 +264,12 @@ PENDING: Final = Reason(
     "Pods wait for a node with a free GPU of the product, or for their image.",
     "`kubectl describe` a pending pod; free GPUs, add nodes, or lower the replicas.",
 )
-PARKED: Final = Reason("Parked", (READY, AVAILABLE), "spec.replicas is 0: no pods are wanted.", "Raise spec.replicas.")
+PARKED: Final = Reason(
+    "Parked",
+    (READY, AVAILABLE),
+    "No pods are wanted: spec.replicas is 0, or in mode Auto with minReplicas 0 nobody asks.",
+    "Raise spec.replicas; a service that sleeps wakes with the next request.",
+)
 
 NEWER_PLAN: Final = Reason(
     "NewerPlan",

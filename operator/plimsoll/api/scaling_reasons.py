@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from plimsoll.api.names import CONTESTED, SCALING_LIMITED
+from plimsoll.api.names import CONTESTED, SCALING_LIMITED, STALLED
 from plimsoll.api.reason import Reason, table
 
 MAX_REPLICAS: Final = Reason(
@@ -22,6 +22,12 @@ NO_ROOM: Final = Reason(
     (SCALING_LIMITED,),
     "Replicas that demand asks for wait for a node with free GPUs.",
     "Free GPUs or add nodes; the pods start by themselves. `kubectl describe` a pending pod names what is missing.",
+)
+UNKNOWN_ACTIVATION: Final = Reason(
+    "UnknownActivation",
+    (STALLED,),
+    "scaling.activation.query names a query that the operator does not have: the last replica stays.",
+    "Use one of the names in the message, ask the operator's owner to add it (docs/scaling.md), or set minReplicas 1.",
 )
 OTHER_AUTOSCALER: Final = Reason(
     "OtherAutoscaler",

@@ -256,10 +256,38 @@ class SLOSpec(APIModel):
     )
 
 
+class ActivationSpec(APIModel):
+    """How a service that has no replicas learns of requests."""
+
+    query: str = Field(
+        description=(
+            "Name of a query that the operator's owner has set up (docs/scaling.md): it says how many requests wait "
+            "for the service, also while it has no replicas."
+        ),
+        pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$",
+        max_length=63,
+        examples=["gateway-requests"],
+    )
+    idle_after: Duration | None = Field(
+        default=None,
+        description="The last replica goes after so long without any request. Left out: 10m.",
+        examples=["30m"],
+    )
+
+
 class ScalingSpec(APIModel):
     """Who chooses the number of replicas, and within which bounds."""
 
     rules: ClassVar = (
+        Rule(
+            cel="!has(self.minReplicas) || self.minReplicas > 0 || has(self.activation)",
+            message=(
+                "minReplicas 0 needs activation.query: without replicas only a query at the gateway can tell that "
+                "somebody asks"
+            ),
+            holds=lambda scaling: scaling.min_replicas > 0 or scaling.activation is not None,
+            field="minReplicas",
+        ),
         Rule(
             cel="!has(self.maxReplicas) || self.minReplicas <= self.maxReplicas",
             message="minReplicas must not exceed maxReplicas",
@@ -280,9 +308,9 @@ class ScalingSpec(APIModel):
         default=1,
         description=(
             "The fewest replicas in mode Auto, kept whatever the load. With 2 or more a PodDisruptionBudget protects "
-            "them. Scaling to zero when idle is not offered in this mode."
+            "them. 0: none while nobody asks, which needs activation."
         ),
-        ge=1,
+        ge=0,
         le=MAX_REPLICAS,
     )
     max_replicas: int | None = Field(
@@ -291,6 +319,9 @@ class ScalingSpec(APIModel):
         ge=1,
         le=MAX_REPLICAS,
         examples=[8],
+    )
+    activation: ActivationSpec | None = Field(
+        default=None, description="What wakes the service in mode Auto with minReplicas 0. Left out: it never sleeps."
     )
 
 

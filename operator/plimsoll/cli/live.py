@@ -48,6 +48,7 @@ def explain_object(service: Object) -> dict[str, Any]:
         "said": said(service),
         "plan": dict(_part(status, "plan")),
         "observed": dict(observed) | {k: status[k] for k in ("replicas", "readyReplicas") if k in status},
+        "scaling": dict(_part(status, "scaling")),
         "bottleneck": observed.get("bottleneck") or _UNKNOWN,
         "attention": list(attention(status)),
         "unobserved": unobserved(status),
@@ -61,7 +62,9 @@ def live_sections(told: Mapping[str, Any]) -> tuple[Section, ...]:
         Section("Needs attention", tuple(_attention_rows(told["attention"]))),
         *sections(told["plan"], told["model"]),
         Section("Observed", tuple(_observed_rows(told))),
+        Section("Why it has this size", tuple(_size_rows(told["scaling"]))),
         Section("Last decisions, oldest first", tuple(map(_decision_row, told["decisions"]))),
+        Section("The last one rests on", tuple(_grounds(told["decisions"]))),
     )
     return tuple(section for section in found if section.rows)
 
@@ -130,8 +133,24 @@ def _observed_rows(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         yield "not known yet", ", ".join(told["unobserved"])
 
 
+def _size_rows(scaling: Object) -> Iterator[tuple[str, ...]]:
+    named = {"set by": "setBy", "why": "why", "recommended": "recommendedReplicas"}
+    named |= {"grows when": "growsWhen", "shrinks when": "shrinksWhen"}
+    for name, key in named.items():
+        if key in scaling:
+            yield name, str(scaling[key])
+
+
+def _grounds(decisions: Sequence[Object]) -> Iterator[tuple[str, ...]]:
+    """Inputs and alternatives of the newest decision that has some."""
+    newest = next((each for each in reversed(decisions) if each.get("inputs")), {})
+    yield from ((str(name), str(value)) for name, value in _part(newest, "inputs").items())
+    for text in newest.get("alternatives") or ():
+        yield "instead", str(text)
+
+
 def _decision_row(decision: Mapping[str, Any]) -> tuple[str, ...]:
-    step = f"{decision['from']} -> {decision['to']}" if "from" in decision and "to" in decision else ""
+    step = " -> ".join(str(decision[key]) for key in ("from", "to") if key in decision)
     words = (decision.get("time"), decision.get("kind"), step, decision.get("reason"), decision.get("message"))
     return tuple(str(word or "") for word in words)
 

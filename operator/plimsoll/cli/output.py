@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -40,3 +41,13 @@ def one_or_list(values: Sequence[Any]) -> Any:  # noqa: ANN401 - any JSON value
 def complain(message: str) -> None:
     """A message for the person, to stderr."""
     typer.echo(message, err=True)
+
+
+def write_file(option: str, path: Path, text: str) -> None:
+    """What an option asked to write; ends the command when it cannot be."""
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        complain(f"{option}: {path}: {error.strerror or error}")
+        raise typer.Exit(BAD_INPUT) from None
+    complain(f"wrote {path}")

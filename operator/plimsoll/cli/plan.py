@@ -8,7 +8,7 @@ import typer
 
 from plimsoll.cli.hub import HubOption
 from plimsoll.cli.inventory import InventoryOption, PriceOption, given_inventory
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list, write_file
 from plimsoll.cli.planning import ModelConfigOption, Planned, given_config, plan_files
 from plimsoll.cli.policy import PolicyOption, given_policy
 from plimsoll.cli.text import text_lines
@@ -85,9 +85,4 @@ def table(result: Mapping[str, Any]) -> Iterator[str]:
 def _write_report(path: Path, planned: Sequence[Planned]) -> None:
     from plimsoll.cli.report.page import report  # noqa: PLC0415 - only a report needs it
 
-    try:
-        path.write_text(report(planned), encoding="utf-8")
-    except OSError as error:
-        complain(f"--html: {path}: {error.strerror or error}")
-        raise typer.Exit(BAD_INPUT) from None
-    complain(f"wrote {path}")
+    write_file("--html", path, report(planned))

@@ -4,8 +4,8 @@ import csv
 import math
 import re
 import time
-from collections.abc import Sequence
 from dataclasses import asdict
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -13,19 +13,19 @@ import typer
 
 from plimsoll.api.units import duration_seconds
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit, write_file
 from plimsoll.cli.planning import ModelConfigOption, Planned, given_config, plan_files
+from plimsoll.cli.report.timeline import timeline_page
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.scale import Limits
-from plimsoll.sim.figures import Figures, Slo, figures
-from plimsoll.sim.fleet import Fleet, FleetSettings, History, Policy
+from plimsoll.sim.figures import Figures, Slo
+from plimsoll.sim.fleet import FleetSettings, History
 from plimsoll.sim.models import EngineModel, engine_model, model_names
 from plimsoll.sim.planned import NoEngineError, engine_of
-from plimsoll.sim.policies import POLICIES
-from plimsoll.sim.policies.plimsoll import Plimsoll, capacity_of
 from plimsoll.sim.requests import Request
-from plimsoll.sim.router import ROUTERS, Router
+from plimsoll.sim.router import ROUTERS
 from plimsoll.sim.traces import MADE, TraceError, read_trace
+from plimsoll.sim.trial import Trial, UnknownPolicyError
 
 OURS: Final = "plimsoll"
 DEFAULT_SLO: Final = "ttft=2s+0.25ms/token,tpot=60ms"
@@ -52,6 +52,7 @@ def simulate(  # noqa: PLR0917 - a command has as many options as it has
     end: Annotated[float | None, typer.Option(min=0, help="Its end.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same history.")] = 0,
     timeline: Annotated[Path | None, typer.Option(help="Write replicas, KV use and queue a scrape to a CSV.")] = None,
+    html: Annotated[Path | None, typer.Option(help="Draw the same as a page of its own.")] = None,
     output: Annotated[Output, typer.Option("--output", "-o", help="How to print the result.")] = Output.TABLE,
 ) -> None:
     """Replay a trace: what a policy would have cost, and what users would have seen.
@@ -68,27 +69,22 @@ def simulate(  # noqa: PLR0917 - a command has as many options as it has
         requests = _trace(trace, seed, start, math.inf if end is None else end)
         wanted = _slo(slo, spec)
         limits = _limits(spec, model)
-        settings = FleetSettings(
-            cold_start_seconds=cold_start,
-            scrape_seconds=scrape,
-            first_replicas=_first_replicas(policy, limits),
-            min_replicas=limits.least,
-            max_replicas=limits.most,
-            gpus_per_replica=model.gpus,
-            seed=seed,
-        )
-        chosen = _policy(policy, model, requests, wanted, limits)
-        way = _router(router, seed)
+        settings = FleetSettings(cold_start_seconds=cold_start, scrape_seconds=scrape, seed=seed)
+        trial = Trial(requests, model, wanted, limits, settings, _router(router))
+        began = time.perf_counter()
+        history, found = trial.run(policy)
     except (_BadError, TraceError, NoEngineError) as error:
         complain(str(error))
         raise typer.Exit(BAD_INPUT) from None
-    began = time.perf_counter()
-    history = Fleet(model.engine, chosen, way, settings).run(requests)
+    except UnknownPolicyError as error:
+        complain(f"--policy: {error}")
+        raise typer.Exit(BAD_INPUT) from None
     wall = time.perf_counter() - began
-    found = figures(history, wanted, model.gpus)
     result = {"policy": policy, "trace": trace, "router": router, **result_of(found), **_speed(len(requests), wall)}
     if timeline is not None:
-        _write_timeline(timeline, history)
+        write_file("--timeline", timeline, _rows(history))
+    if html is not None:
+        write_file("--html", html, timeline_page(result, history.timeline))
     if output is Output.TABLE:
         typer.echo(
             "\n".join(
@@ -185,46 +181,15 @@ def _limits(spec: VLLMServiceSpec | None, model: EngineModel) -> Limits:
     return Limits(spec.scaling.min_replicas, max(1, most))
 
 
-def _first_replicas(policy: str, limits: Limits) -> int:
-    """A fixed number is there from the start; whoever moves them starts with the fewest."""
-    kind, _, knob = policy.partition(":")
-    wanted = _number(knob) if kind == "static" else None
-    return min(limits.most, max(1, limits.least, int(wanted or 1)))
-
-
-def _policy(name: str, model: EngineModel, requests: Sequence[Request], slo: Slo, limits: Limits) -> Policy:
-    kind, _, knob = name.partition(":")
-    if kind == OURS and not knob:
-        prompt = sum(request.prompt_tokens for request in requests) / len(requests)
-        output = sum(request.output_tokens for request in requests) / len(requests)
-        ttft = slo.ttft_seconds + slo.ttft_seconds_per_prompt_token * prompt
-        return Plimsoll(capacity_of(model, prompt, output, ttft, slo.tpot_seconds), limits)
-    if kind not in POLICIES:
-        raise _BadError(f"--policy: {kind!r} is not one of {', '.join([OURS, *POLICIES])}")
-    value = _number(knob) if knob else POLICIES[kind].default
-    if value is None or not 0 < value < math.inf:
-        raise _BadError(f"--policy: the knob of {kind} ({POLICIES[kind].knob}) is {knob!r}, not a number above 0")
-    return POLICIES[kind].make(value, model)
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _router(name: str, seed: int) -> Router:
+def _router(name: str) -> str:
     if name not in ROUTERS:
         raise _BadError(f"--router: {name!r} is not one of {', '.join(ROUTERS)}")
-    return ROUTERS[name](seed)
+    return name
 
 
-def _write_timeline(path: Path, history: History) -> None:
-    try:
-        with path.open("w", newline="") as file:
-            rows = csv.writer(file)
-            rows.writerow(["seconds", "replicas", "ready", "wanted", "kv_use", "running", "waiting"])
-            rows.writerows(asdict(moment).values() for moment in history.timeline)
-    except OSError as error:
-        raise typer.BadParameter(f"--timeline: {path}: {error.strerror or error}") from None
+def _rows(history: History) -> str:
+    text = StringIO(newline="")
+    rows = csv.writer(text)
+    rows.writerow(["seconds", "replicas", "ready", "wanted", "kv_use", "running", "waiting"])
+    rows.writerows(asdict(moment).values() for moment in history.timeline)
+    return text.getvalue()

@@ -240,7 +240,7 @@ class Reconciler:
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
             refusal=target.refusal,
             blocked=applied.blocked,
-            lacking=applied.lacking or self.children.unseen(PODS, request.namespace),
+            lacking=applied.lacking or self.children.unseen(PODS, request.namespace) or size.refused,
             waiting=applied.waiting,
             held=request.held_because,
             update=target.update,

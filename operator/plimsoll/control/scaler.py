@@ -4,15 +4,19 @@ Decisions are made in ``core/scale.py`` once for each look at the fleet; limits 
 lost with the process, and then nothing shrinks before a whole window was watched again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from plimsoll import metrics
 from plimsoll.api import names, scaling_reasons
+from plimsoll.api.units import duration_seconds
+from plimsoll.control.budgets import Budgets
 from plimsoll.control.cache import Key
 from plimsoll.core import ledger, outlook, rollout, sizing
+from plimsoll.core.activation import IDLE_SECONDS, Idle, quiet
 from plimsoll.core.autoscaler import Autoscaler, contest
+from plimsoll.core.budget import Claim
 from plimsoll.core.conditions import Problem
 from plimsoll.core.ledger import SCALE, Entry
 from plimsoll.core.limits import limits
@@ -28,6 +32,17 @@ from plimsoll.core.stable_text import stable
 
 WHY_LIMIT: Final = 400
 _NOTHING_SEEN: Final = FleetView(())
+
+
+class Activity(Protocol):
+    """Who knows of requests that no replica has taken."""
+
+    @property
+    def templates(self) -> Collection[str]:
+        """Names of the queries there are."""
+
+    def requests(self, name: str, key: Key) -> float | None:
+        """Requests for a service by one of them; None when nobody can tell."""
 
 
 class Looks(Protocol):
@@ -81,6 +96,7 @@ class _Memory:
     """The count that the decision was made about."""
     unreported: list[Entry] = field(default_factory=list)
     limited_until_seconds: float = 0.0
+    idle: Idle = field(default_factory=Idle)
     rehearsed: tuple[str, str | None] | None = None
     """Reason and count of the last decision that was recorded and not acted on."""
 
@@ -90,6 +106,8 @@ class Scaler:
     """Sizes fleets. ``blind``: no Prometheus is configured, so demand will never be known."""
 
     looks: Looks
+    activity: Activity
+    budgets: Budgets
     monotonic: Callable[[], float]
     wall_seconds: Callable[[], float]
     tuning: Tuning = DEFAULTS
@@ -99,6 +117,7 @@ class Scaler:
     def forget(self, key: Key) -> None:
         """The service is gone."""
         self._memories.pop(key, None)
+        self.budgets.forget(key)
         metrics.forget_service(key.namespace, key.name)
 
     def start_over(self) -> None:
@@ -115,9 +134,10 @@ class Scaler:
         memory = self._memories.setdefault(fleet.key, _Memory())
         start = self._start(fleet, memory)
         self._note(memory, start.entry)
-        bounds = limits(fleet.request, rollout.gpus_per_replica(fleet.revision))
+        bounds = self._limits(fleet)
         decision, scene = self._decision(fleet, memory, start.replicas, bounds)
         count = self._acted_on(fleet, memory, start, decision, scene)
+        self._claim(fleet, count, decision, bounds)
         _show(fleet, count, decision, scene.view)
         return self._size(fleet, memory, start, count, decision, scene)
 
@@ -137,6 +157,38 @@ class Scaler:
         )
         return replace(start, replicas=min(start.replicas, fleet.request.most_replicas(gpus)))
 
+    def _limits(self, fleet: Fleet) -> Limits:
+        share = self.budgets.limit(fleet.key, _product(fleet)) if fleet.auto else None
+        least = 1 if self._may_not_sleep(fleet) else None
+        return limits(fleet.request, rollout.gpus_per_replica(fleet.revision), least, share)
+
+    def _claim(self, fleet: Fleet, count: int, decision: Decision, bounds: Limits) -> None:
+        """What the service holds and wants, for those that share its GPUs."""
+        own = limits(fleet.request, rollout.gpus_per_replica(fleet.revision))
+        claim = Claim(
+            service=str(fleet.key),
+            gpus_per_replica=rollout.gpus_per_replica(fleet.revision),
+            held=count,
+            wanted=min(max(decision.wanted or 0, count), own.most),
+            floor=min(bounds.least, own.most),
+            priority=self.budgets.priority(fleet.key),
+            fixed=not fleet.auto,
+        )
+        self.budgets.claim(fleet.key, _product(fleet), claim)
+
+    def _may_not_sleep(self, fleet: Fleet) -> bool:
+        """Asked for, but nobody could wake it."""
+        scaling = fleet.request.spec.scaling
+        known = scaling.activation is not None and scaling.activation.query in self.activity.templates
+        return scaling.mode == "Auto" and scaling.min_replicas == 0 and not known
+
+    def _requests(self, fleet: Fleet) -> float | None:
+        """Requests at the gateway; None when nobody can tell, or nobody has to."""
+        scaling = fleet.request.spec.scaling
+        if not fleet.auto or scaling.min_replicas > 0 or scaling.activation is None:
+            return None
+        return self.activity.requests(scaling.activation.query, fleet.key)
+
     def _decision(self, fleet: Fleet, memory: _Memory, count: int, bounds: Limits) -> tuple[Decision, Scene]:
         """What demand and limits say of the count; demand is asked once for each look."""
         look = self.looks.look(fleet.key)
@@ -144,6 +196,8 @@ class Scaler:
         scene = Scene(count, view, capacity_of(fleet.revision.plan, fleet.request.spec, view), bounds, self.tuning)
         if outside := bounds.applied_to(count):
             return outside, scene
+        if count == 0 and fleet.auto:
+            return _awake(self._requests(fleet)), scene
         if look is None:
             text = "no Prometheus is configured" if self.blind else "no metrics have been read yet"
             return Decision.hold(count, text), scene
@@ -153,7 +207,11 @@ class Scaler:
         memory.looked_seconds, memory.decided_from = look.at_seconds, count
         memory.history = memory.history or History(look.at_seconds)
         state = State(count, fleet.busy_with, stuck=_stuck(fleet.pods, view))
-        memory.decision = decide(scene.capacity, view, state, bounds, memory.history, look.at_seconds, self.tuning)
+        decision = decide(scene.capacity, view, state, bounds, memory.history, look.at_seconds, self.tuning)
+        is_quiet = bounds.least == 0 and not fleet.busy_with and quiet(view, self._requests(fleet))
+        memory.idle.note(look.at_seconds, self.tuning.calm_seconds, is_quiet=is_quiet)
+        asleep = _asleep(fleet.request, memory.idle, look.at_seconds) if decision.replicas == count == 1 else None
+        memory.decision = asleep or decision
         return memory.decision, scene
 
     def _acted_on(self, fleet: Fleet, memory: _Memory, start: Start, decision: Decision, scene: Scene) -> int:
@@ -194,6 +252,7 @@ class Scaler:
             scaling=_told(fleet, start, count, decision, scene),
             limited=self._limited(fleet, memory, decision, scene),
             contest=contest(fleet.other) if fleet.other else None,
+            refused=self._refused(fleet) if self._may_not_sleep(fleet) else None,
             entries=tuple(memory.unreported),
             again_seconds=until,
         )
@@ -209,6 +268,15 @@ class Scaler:
         if last == sizing.PLANNED:
             return count
         return spec.scaling.min_replicas if last in (sizing.WOKEN, sizing.IDLE) else max(1, spec.scaling.min_replicas)
+
+    def _refused(self, fleet: Fleet) -> Problem:
+        asked = fleet.request.spec.scaling.activation
+        known = ", ".join(sorted(self.activity.templates)) or "none"
+        text = (
+            f"scaling.activation.query: {asked.query if asked else ''!r} is no query of this operator (there are: "
+            f"{known}); the last replica stays"
+        )
+        return Problem(scaling_reasons.UNKNOWN_ACTIVATION.name, text)
 
     def _limited(self, fleet: Fleet, memory: _Memory, decision: Decision, scene: Scene) -> Problem | None:
         """Why demand does not get what it asks for. It is said for a while longer, lest noise makes it come and go."""
@@ -239,12 +307,34 @@ def _show(fleet: Fleet, count: int, decision: Decision, view: FleetView) -> None
         metrics.forget_demand(*labels)
 
 
+def _awake(requests: float | None) -> Decision:
+    """A service without replicas, at one moment."""
+    if requests:
+        return Decision(1, f"{requests:g} requests wait at the gateway", wanted=1)
+    return Decision.hold(0, "asleep until a request waits at the gateway", wanted=0)
+
+
+def _asleep(request: Request, idle: Idle, now: float) -> Decision | None:
+    """The end of the last replica, when it has been idle for long."""
+    activation = request.spec.scaling.activation
+    seconds = duration_seconds(activation.idle_after) if activation and activation.idle_after else IDLE_SECONDS
+    return Decision(0, f"no request for {seconds:.0f} s", wanted=0) if idle.lasts(now, seconds) else None
+
+
+def _product(fleet: Fleet) -> str:
+    return str(fleet.revision.plan["choice"]["gpu"])
+
+
 def _stuck(pods: Sequence[PodState], view: FleetView) -> int:
     """Replicas that will not serve soon."""
     return view.count("failing") + sum(bool(pod.unplaced) for pod in pods)
 
 
 def _reason(decision: Decision, before: int) -> str:
+    if before == 0 and decision.demand is None and decision.wanted == 1:
+        return sizing.WOKEN
+    if decision.replicas == 0:
+        return sizing.IDLE
     if decision.demand is None:
         return sizing.LIMITS
     return sizing.MORE_DEMAND if decision.replicas > before else sizing.LESS_DEMAND

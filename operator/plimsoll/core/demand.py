@@ -10,8 +10,12 @@ from typing import Final
 
 from plimsoll.core.signals import FleetView, Signal
 
-BACKLOG_SECONDS: Final = 30.0
-"""Prompts that wait should be computed within so long."""
+BACKLOG_SECONDS: Final = 60.0
+"""Requests that wait should be served within so long, once there are replicas for them."""
+QUEUE_SHARE: Final = 0.15
+"""More waiting than so much of what runs is a queue, not a moment."""
+FILLED: Final = 0.85
+"""A well filled pool, as a share of its blocks."""
 LEAST_PREFILL_SHARE: Final = 0.25
 MOST_PREFILL_SHARE: Final = 0.75
 
@@ -20,20 +24,27 @@ MOST_PREFILL_SHARE: Final = 0.75
 class ReplicaCapacity:
     """What one replica can do: from the plan, corrected by what its pods report.
 
-    ``usable_blocks`` and ``max_num_seqs`` of all its engines; ``request_blocks`` a typical request holds when it is
-    half done, state blocks included; ``prefill_seconds_per_token`` of one engine's step time;
-    ``decode_step_seconds`` of a step at the planned batch.
+    ``usable_blocks`` of all its engines; ``request_blocks`` a typical request holds when it is half done, state blocks
+    included, and ``request_seconds`` it runs; ``prefill_seconds_per_token`` of step time; ``decode_step_seconds`` of
+    a step at the planned batch. 0: not known.
     """
 
     usable_blocks: float
     request_blocks: float
     prompt_tokens: float
     max_num_seqs: float
+    request_seconds: float = 0.0
+    load_seconds: float = 0.0
     prefill_seconds_per_token: float = 0.0
     decode_step_seconds: float = 0.0
     ttft_seconds: float | None = None
     itl_seconds: float | None = None
     percentile: float = 0.95
+
+    @property
+    def backlog_share(self) -> float:
+        """How much of the requests that wait has to run at once, so that all are served within BACKLOG_SECONDS."""
+        return min(1.0, self.request_seconds / BACKLOG_SECONDS) if self.request_seconds else 1.0
 
     @property
     def prefill_share(self) -> float:
@@ -59,6 +70,20 @@ class ReplicaCapacity:
             wait = own / (1 - share) * math.log(tail) if tail > 1 else 0.0
             low, high = (share, high) if wait <= left else (low, share)
         return low
+
+
+def seconds_of_request(capacity: ReplicaCapacity, output_tokens: float, engines: int = 1) -> float:
+    """How long a typical request runs in a well filled engine of the replica: its tokens, and the others' prompts.
+
+    0 when the step times are not known.
+    """
+    at_once = FILLED * capacity.usable_blocks / max(1.0, capacity.request_blocks)
+    if capacity.max_num_seqs:
+        at_once = min(at_once, capacity.max_num_seqs)
+    if not capacity.decode_step_seconds:
+        return 0.0
+    prompts = max(1.0, at_once / engines) * capacity.prompt_tokens * capacity.prefill_seconds_per_token
+    return output_tokens * capacity.decode_step_seconds + prompts
 
 
 @dataclass(frozen=True)
@@ -87,19 +112,39 @@ class Demand:
 def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Demand:
     """Demand of what was seen: an engine that does not say adds nothing, so this can only be too low.
 
-    ``held`` requests wait outside, where no replica is ready.
+    ``held`` requests wait outside, where no replica is ready. A backlog is not demand for ever: it counts by how much
+    of it must run at once to be gone within BACKLOG_SECONDS.
     """
-    waiting = (view.total(Signal.WAITING).value or 0.0) + held
     running = view.total(Signal.RUNNING).value or 0.0
-    used = _used_blocks(view, capacity)
-    blocks = used + waiting * capacity.request_blocks
-    hit = min(1.0, view.mean(Signal.HIT_RATIO).value or 0.0)
-    fresh = (view.total(Signal.PROMPT_TOKENS).value or 0.0) * (1 - hit)
-    backlog = waiting * capacity.prompt_tokens * (1 - hit)
-    engines = max(1, view.engines_per_pod)
-    compute = (fresh + backlog / BACKLOG_SECONDS) * capacity.prefill_seconds_per_token / engines
-    sequences = (running + waiting) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
+    waiting = (view.total(Signal.WAITING).value or 0.0) + held
+    arriving = 0.0
+    if waiting > QUEUE_SHARE * running:
+        arriving = view.total(Signal.REQUESTS).value or 0.0
+        waiting += _until_served(view, capacity, arriving)
+    at_once, backlog = arriving * capacity.request_seconds, waiting * capacity.backlog_share
+    blocks = max(_used_blocks(view, capacity), at_once * capacity.request_blocks) + backlog * capacity.request_blocks
+    sequences = (max(running, at_once) + backlog) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
+    tokens = _prompt_tokens(view, capacity, arriving, waiting) / max(1, view.engines_per_pod)
+    compute = tokens * capacity.prefill_seconds_per_token
     return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences)
+
+
+def _until_served(view: FleetView, capacity: ReplicaCapacity, arriving: float) -> float:
+    """Requests by which the queue will have grown until a replica ordered now serves; 0 once one is on its way.
+
+    While requests wait, what runs is what there is room for, not what is wanted: what arrives tells (Little's law).
+    """
+    if view.count("loading"):
+        return 0.0
+    finished = view.total(Signal.FINISHED).value or 0.0
+    return max(0.0, arriving - finished) * capacity.load_seconds
+
+
+def _prompt_tokens(view: FleetView, capacity: ReplicaCapacity, arriving: float, waiting: float) -> float:
+    """Prompt tokens a second to compute, prefix hits left out, so that the queue is gone in time."""
+    hit = min(1.0, view.mean(Signal.HIT_RATIO).value or 0.0)
+    fresh = max(view.total(Signal.PROMPT_TOKENS).value or 0.0, arriving * capacity.prompt_tokens)
+    return (fresh + waiting * capacity.prompt_tokens / BACKLOG_SECONDS) * (1 - hit)
 
 
 def _used_blocks(view: FleetView, capacity: ReplicaCapacity) -> float:

@@ -21,7 +21,7 @@ def fleet(live: LiveFleet, pods: Sequence[PodState], replicas: int, floor: int, 
         replicas=live.replicas,
         ready=live.ready,
         updated_ready=0 if waits else _ready_now(live, pods),
-        rolled_out=not waits and not live.mixed and live.replicas >= min(replicas, 1),
+        rolled_out=not waits and not live.mixed and live.replicas >= min(floor, 1),
         pods=counts(pods),
     )
 

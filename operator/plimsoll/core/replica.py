@@ -1,10 +1,11 @@
 """What one replica can take, from the plan that runs and from what its engines report. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.core.demand import ReplicaCapacity
+from plimsoll.core.demand import ReplicaCapacity, seconds_of_request
 from plimsoll.core.plan.demand import Demand as Traffic
 from plimsoll.core.plan.demand import read_demand
 from plimsoll.core.signals import FleetView, Signal
@@ -24,17 +25,19 @@ def capacity_of(plan: Mapping[str, Any], spec: VLLMServiceSpec, view: FleetView 
     blocks = float(typical.get("blocks") or _older_plans_blocks(kv, spec, traffic))
     if spec.load is None and view is not None:
         blocks = max(blocks, _blocks_now(view, usable / engines))
-    return ReplicaCapacity(
+    capacity = ReplicaCapacity(
         usable_blocks=usable,
         request_blocks=blocks,
         prompt_tokens=float(typical.get("promptTokens") or traffic.prompt_tokens),
         max_num_seqs=engines * _sequences(plan["choice"].get("args", ())),
+        load_seconds=float((plan.get("startup") or {}).get("seconds") or 0),
         prefill_seconds_per_token=(typical.get("prefillMsPerToken") or 0.0) / 1e3,
         decode_step_seconds=(typical.get("decodeStepMs") or 0.0) / 1e3,
         ttft_seconds=traffic.ttft_seconds,
         itl_seconds=traffic.itl_seconds,
         percentile=traffic.percentile / 100,
     )
+    return replace(capacity, request_seconds=seconds_of_request(capacity, traffic.output_tokens, engines))
 
 
 def _usable_blocks(kv: Mapping[str, Any], view: FleetView | None) -> float:

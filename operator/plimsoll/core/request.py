@@ -75,7 +75,7 @@ class Request:
 
 def minimum_replicas(spec: VLLMServiceSpec) -> int:
     """Replicas that a plan must at least have room for: the floor in Auto; one where somebody else sets the count."""
-    return spec.scaling.min_replicas if spec.scaling.mode == "Auto" else 1
+    return max(1, spec.scaling.min_replicas) if spec.scaling.mode == "Auto" else 1
 
 
 def read_request(obj: Mapping[str, Any]) -> Request:

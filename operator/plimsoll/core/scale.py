@@ -26,6 +26,8 @@ class Tuning:
     """Blocks in use at most with one replica fewer."""
     compute_gap: float = 0.1
     """The share of time for prompts must be lower by so much on the way down."""
+    spare: float = 1.0
+    """So many times the need that the shares give: more costs GPUs and meets the SLO more often."""
     noise: float = 0.5
     """Head-room for small fleets: so many times the root of the need, since few requests vary more."""
     hold_seconds: float = 600.0
@@ -143,7 +145,7 @@ def decide(
     if state.busy_with:
         return Decision.hold(state.replicas, f"{state.busy_with}: the count stays until it is over")
     found = demand(view, capacity, state.held_requests)
-    up, down = _need_up(found, capacity, tuning), _need_down(found, capacity, tuning)
+    up, down = replicas_for(found, capacity, tuning), _need_down(found, capacity, tuning)
     _remember(view, history, down, now, tuning)
     case = _Case(up, found, view, state, limits, history, now, tuning)
     if up > state.replicas:
@@ -171,16 +173,17 @@ class _Case:
         return Decision.hold(self.state.replicas, because, wanted=self.up, of=self.found)
 
 
-def _need_up(found: Demand, capacity: ReplicaCapacity, tuning: Tuning) -> int:
+def replicas_for(found: Demand, capacity: ReplicaCapacity, tuning: Tuning = DEFAULTS) -> int:
+    """Replicas that a demand asks for, head-room included, whatever runs now and whatever is allowed."""
     blocks = _roomy(found.by_blocks, tuning.up_share, tuning)
     compute = found.by_compute / capacity.prefill_share
-    return math.ceil(max(blocks, compute, found.by_sequences))
+    return math.ceil(tuning.spare * max(blocks, compute, found.by_sequences))
 
 
 def _need_down(found: Demand, capacity: ReplicaCapacity, tuning: Tuning) -> float:
     blocks = _roomy(found.by_blocks, tuning.down_share, tuning)
     compute = found.by_compute / max(0.1, capacity.prefill_share - tuning.compute_gap)
-    return max(blocks, compute, found.by_sequences / tuning.up_share)
+    return tuning.spare * max(blocks, compute, found.by_sequences / tuning.up_share)
 
 
 def _roomy(by_blocks: float, share: float, tuning: Tuning) -> float:

@@ -74,6 +74,8 @@ class Size:
     """``status.scaling``."""
     limited: Problem | None = None
     contest: Contest | None = None
+    refused: Problem | None = None
+    """What is asked for and not done; the fleet goes on without it."""
     entries: tuple[Entry, ...] = ()
     """Decisions that are not in the status yet."""
     again_seconds: float | None = None

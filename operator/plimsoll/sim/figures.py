@@ -13,6 +13,8 @@ from plimsoll.sim.requests import Request
 RECOVERED_SHARE: Final = 0.95
 RECOVERY_WINDOW_SECONDS: Final = 60
 RECOVERY_WINDOWS: Final = 3
+BEFORE_WINDOWS: Final = 10
+BURST_FACTOR: Final = 2.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,23 @@ def quantile(ordered: Sequence[float], share: float) -> float | None:
     if not ordered:
         return None
     return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
+
+
+def burst_start(requests: Sequence[Request]) -> float | None:
+    """When the tokens asked for jump to twice the mean of the ten minutes before, and stay there for three; or None.
+
+    A trace's first ten minutes cannot be a burst: there is nothing to compare them with.
+    """
+    if not requests:
+        return None
+    work = [0] * (int(requests[-1].arrival_seconds // RECOVERY_WINDOW_SECONDS) + 1)
+    for request in requests:
+        work[int(request.arrival_seconds // RECOVERY_WINDOW_SECONDS)] += request.prompt_tokens + request.output_tokens
+    for window in range(BEFORE_WINDOWS, len(work) - RECOVERY_WINDOWS):
+        before = sum(work[window - BEFORE_WINDOWS : window]) / BEFORE_WINDOWS
+        if before and all(tokens >= BURST_FACTOR * before for tokens in work[window : window + RECOVERY_WINDOWS]):
+            return float(window * RECOVERY_WINDOW_SECONDS)
+    return None
 
 
 def recovery_seconds(requests: Iterable[Request], slo: Slo, burst_seconds: float) -> float | None:

@@ -46,7 +46,7 @@ def test_a_service_is_simulated_with_its_own_plan() -> None:
 
 
 @pytest.mark.parametrize(
-    "policy", ["hpa-kv:0.6", "keda-waiting", "knative", "aibrix-apa", "wva-v1", "wva-v2", "static:3"]
+    "policy", ["hpa-kv:0.6", "keda-waiting", "knative", "aibrix-apa", "wva-v1", "wva-v2", "static:3", "clairvoyant:0.9"]
 )
 def test_every_policy_can_be_asked_for(policy: str) -> None:
     assert run(*ENGINE, *SHORT, "--policy", policy)["policy"] == policy
@@ -55,6 +55,30 @@ def test_every_policy_can_be_asked_for(policy: str) -> None:
 def test_more_replicas_than_needed_cost_more() -> None:
     two, eight = (run(*ENGINE, *SHORT, "--policy", f"static:{n}")["gpuHours"] for n in (2, 8))
     assert eight > 2 * two
+
+
+def test_the_best_fixed_number_is_the_smallest_that_reaches_the_share_asked_for() -> None:
+    best = run(*ENGINE, *SHORT, "--policy", "best-static:99")
+    below = run(*ENGINE, *SHORT, "--policy", f"static:{best['maxReplicas'] - 1}")
+    assert best["sloAttainment"] >= 0.99 > below["sloAttainment"]
+
+
+def test_a_page_shows_the_history_and_needs_nothing_beside_itself(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    result = run(*ENGINE, *SHORT, "--html", str(path))
+    page = path.read_text()
+    assert page.count("<svg") == 3
+    assert str(result["requests"]) in page
+    assert "http" not in page
+
+
+def test_a_burst_in_the_trace_is_found_and_its_recovery_told() -> None:
+    fast, slow = (
+        run(*ENGINE, "--trace", "burst", "--start", "1800", "--end", "4800", "--cold-start", str(seconds))
+        for seconds in (10, 300)
+    )
+    assert 0 <= fast["burstRecoverySeconds"] < 300 <= slow["burstRecoverySeconds"]
+    assert run(*ENGINE, *SHORT)["burstRecoverySeconds"] is None
 
 
 def test_a_timeline_has_a_row_a_scrape(tmp_path: Path) -> None:
@@ -72,7 +96,7 @@ def test_a_timeline_has_a_row_a_scrape(tmp_path: Path) -> None:
         pytest.param(["--trace", "burst"], "exactly one", id="neither service nor engine"),
         pytest.param(["--engine", "h200", "--trace", "burst"], "rtx4090", id="unknown engine"),
         pytest.param([*ENGINE, "--trace", "nothing.csv"], "built-in", id="no such trace"),
-        pytest.param([*ENGINE, "--trace", "burst", "--policy", "magic"], "plimsoll, hpa-kv", id="unknown policy"),
+        pytest.param([*ENGINE, "--trace", "burst", "--policy", "magic"], "plimsoll, clairvoyant", id="unknown policy"),
         pytest.param(
             [*ENGINE, "--trace", "burst", "--policy", "hpa-kv:x"], "target KV use", id="knob that is no number"
         ),

@@ -7,12 +7,15 @@ from typing import Any
 import pytest
 
 from plimsoll.api import names
-from plimsoll.control.cache import Key
+from plimsoll.control.budgets import Budgets
+from plimsoll.control.cache import Cache, Key
 from plimsoll.control.scaler import Fleet, Scaler
 from plimsoll.core import ledger, rollout
 from plimsoll.core.autoscaler import Autoscaler
+from plimsoll.core.budget import Claim
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.inventory import Inventory, Stock
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.pods import PodState
@@ -62,19 +65,36 @@ class World:
     pods: Sequence[PodState] = ()
     busy: str = ""
     shown: Look | None = None
+    asked: float | None = None
+    running: float = 4.0
+    cache: Cache = field(default_factory=Cache)
+    inventory: Inventory = field(default_factory=Inventory)
 
     def __post_init__(self) -> None:
         self.scaler = self.fresh()
 
     def fresh(self) -> Scaler:
-        return Scaler(self, lambda: self.now, lambda: WALL + self.now)
+        budgets = Budgets(self.cache, lambda: self.inventory)
+        return Scaler(self, self, budgets, lambda: self.now, lambda: WALL + self.now)
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        return ("gateway",)
+
+    def requests(self, _name: str, _key: Key) -> float | None:
+        return self.asked
 
     def look(self, _key: Key) -> Look | None:
         return self.shown
 
     def tick(self) -> Size:
         self.now += TICK
-        figures = {Signal.RUNNING: 4.0, Signal.WAITING: self.waiting, Signal.PREEMPTIONS: 0, Signal.PROMPT_TOKENS: 0}
+        figures = {
+            Signal.RUNNING: self.running,
+            Signal.WAITING: self.waiting,
+            Signal.PREEMPTIONS: 0,
+            Signal.PROMPT_TOKENS: 0,
+        }
         if self.usage is not None:
             figures[Signal.USAGE] = self.usage
         engine = {signal: Sample(value) for signal, value in figures.items()}
@@ -282,3 +302,80 @@ def test_replicas_without_a_place_are_named_and_do_not_block_the_way_down(world:
     assert sizes[0].limited is not None
     assert sizes[0].limited.reason == "NoRoom"
     assert sizes[-1].replicas < 4
+
+
+SLEEPS = {"minReplicas": 0, "activation": {"query": "gateway", "idleAfter": "120s"}}
+
+
+def sleeping(world: World) -> World:
+    world.ask(scaling=SLEEPS)
+    world.tick()
+    world.usage, world.running, world.asked = 0.0, 0.0, 0.0
+    return world
+
+
+def test_an_idle_service_goes_to_sleep_after_its_window_and_wakes_for_a_request(world: World) -> None:
+    sleeping(world)
+    for _ in range(8):
+        assert world.tick().replicas == 1
+    assert world.tick().replicas == 0
+    assert world.tick().replicas == 0
+    world.asked = 2.0
+    size = world.tick()
+    assert (size.replicas, size.floor) == (1, 0)
+    assert world.reasons[-2:] == ["Idle", "Woken"]
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [pytest.param({"asked": None}, id="the gateway is not known"), pytest.param({"usage": None}, id="a pod is silent")],
+)
+def test_silence_puts_nothing_to_sleep_and_wakes_nothing(world: World, unknown: dict[str, Any]) -> None:
+    sleeping(world)
+    vars(world).update(unknown)
+    for _ in range(40):
+        assert world.tick().replicas == 1
+    world.live, world.asked = 0, None
+    world.scaler = world.fresh()
+    for _ in range(3):
+        assert world.tick().replicas == 0
+
+
+def test_one_look_with_a_request_begins_the_window_anew(world: World) -> None:
+    sleeping(world)
+    for _ in range(7):
+        world.tick()
+    world.running = 1.0
+    world.tick()
+    world.running = 0.0
+    for _ in range(8):
+        assert world.tick().replicas == 1
+
+
+def test_without_its_query_a_service_does_not_sleep_and_says_so(world: World) -> None:
+    world.ask(scaling={"minReplicas": 0, "activation": {"query": "nobody"}})
+    world.usage, world.running, world.asked = 0.0, 0.0, 0.0
+    for _ in range(60):
+        size = world.tick()
+    assert size.replicas == 1
+    assert size.refused is not None
+    assert size.refused.reason == "UnknownActivation"
+    assert "there are: gateway" in size.refused.message
+    world.live = 0
+    world.scaler = world.fresh()
+    assert world.tick().replicas == 1
+
+
+def test_a_shared_budget_goes_to_who_is_more_important(world: World) -> None:
+    product = world.revision.plan["choice"]["gpu"]
+    world.inventory = Inventory({product: Stock(shared_gpus=4)}, priorities={"llm/other": 5})
+    world.live, world.usage, world.waiting = 3, 1.0, 100.0
+    assert world.tick().replicas == 4
+    size = world.tick()
+    assert size.limited is not None
+    assert size.limited.reason == "GPUBudget"
+    other = Claim("llm/other", 1, held=1, wanted=3, floor=1, priority=5)
+    world.scaler.budgets.claim(Key("llm", "other"), product, other)
+    assert world.tick().replicas == 1
+    world.scaler.forget(Key("llm", "other"))
+    assert world.tick().replicas > 1

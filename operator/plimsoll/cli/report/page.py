@@ -18,14 +18,20 @@ _IN_PICTURES: Final = "Memory of the fullest GPU"
 
 def report(planned: Sequence[Planned]) -> str:
     """The whole page."""
+    title = f"Plan of {_count(len(planned))}"
     body = "".join(_service(each, f"s{at}") for at, each in enumerate(planned))
+    return whole(title, "plimsoll plan --html", _STRIPES, _overview(planned), body, _LEGEND)
+
+
+def whole(title: str, generator: str, defs: str, overview: str, body: str, footer: str) -> str:
+    """A page that needs nothing beside itself; all but ``title`` and ``footer`` is markup."""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        '<meta name="color-scheme" content="light dark"><meta name="generator" content="plimsoll plan --html">'
-        f"<title>Plan of {_count(len(planned))}</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head>"
-        f"<body>{_STRIPES}<header><h1>Plan of {_count(len(planned))}</h1>{_overview(planned)}</header>"
-        f"<main>{body}</main><footer>{_LEGEND}</footer></body></html>\n"
+        f'<meta name="color-scheme" content="light dark"><meta name="generator" content="{escape(generator)}">'
+        f"<title>{escape(title)}</title><style>{_STYLE.read_text(encoding='utf-8')}</style></head>"
+        f"<body>{defs}<header><h1>{escape(title)}</h1>{overview}</header>"
+        f"<main>{body}</main><footer>{escape(footer)}</footer></body></html>\n"
     )
 
 

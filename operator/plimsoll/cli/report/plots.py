@@ -36,8 +36,8 @@ def capacity_plot(curve: Sequence[tuple[int, float]], cap: int | None, marks: Se
     least = min(1.0, *(requests for _, requests in curve)) * ROOM_BELOW
     across, up = _doublings(shortest, longest, LEFT, RIGHT), _doublings(least, most, BOTTOM, TOP)
     parts = [
-        *_grid_up([(value, short(value)) for value in _powers(least, most, 4)], up, "requests at once in one engine"),
-        *_grid_across([(value, short(value)) for value in _powers(shortest, longest, 2)], across, "tokens a request"),
+        *grid_up([(value, short(value)) for value in _powers(least, most, 4)], up, "requests at once in one engine"),
+        *grid_across([(value, short(value)) for value in _powers(shortest, longest, 2)], across, "tokens a request"),
     ]
     if cap:
         parts += _cap(cap, up, curve_starts_above=curve[0][1] > cap)
@@ -52,10 +52,10 @@ def fleet_plot(size: FleetSize, requests: float | None, planned_gpus: int, most_
     reach = _reach(size, requests, most_gpus)
     replicas = min(size.replicas_for(reach), most_gpus // size.gpus_per_replica)
     top = max(replicas * size.gpus_per_replica, planned_gpus) * 1.2
-    across, up = _linear(0, reach, LEFT, RIGHT), _linear(0, top, BOTTOM, TOP)
+    across, up = linear(0, reach, LEFT, RIGHT), linear(0, top, BOTTOM, TOP)
     parts = [
-        *_grid_up([(value, f"{value:g}") for value in ticks(top, 4) if value % 1 == 0], up, "GPUs"),
-        *_grid_across([(value, short(value)) for value in ticks(reach, 4)], across, "requests at once in the service"),
+        *grid_up([(value, f"{value:g}") for value in ticks(top, 4) if value % 1 == 0], up, "GPUs"),
+        *grid_across([(value, short(value)) for value in ticks(reach, 4)], across, "requests at once in the service"),
     ]
     if most_gpus <= top:
         parts += [line(LEFT, up(most_gpus), RIGHT, up(most_gpus), "limit")]
@@ -101,14 +101,16 @@ def _named(mark: Mark, across: Scale, up: Scale) -> Iterator[str]:
     yield text(*beside, "strong")
 
 
-def _grid_up(at: Sequence[tuple[float, str]], up: Scale, title: str) -> Iterator[str]:
+def grid_up(at: Sequence[tuple[float, str]], up: Scale, title: str) -> Iterator[str]:
+    """The axis that goes up: its title, and a line across for each (value, words)."""
     yield text(2, 12, title)
     for value, words in at:
         yield line(LEFT, up(value), RIGHT, up(value), "grid")
         yield text(LEFT - 6, up(value) + 4, words, "end")
 
 
-def _grid_across(at: Sequence[tuple[float, str]], across: Scale, title: str) -> Iterator[str]:
+def grid_across(at: Sequence[tuple[float, str]], across: Scale, title: str) -> Iterator[str]:
+    """The axis that goes across: its title, and a tick for each (value, words)."""
     yield line(LEFT, BOTTOM, RIGHT, BOTTOM, "axis")
     for value, words in at:
         yield line(across(value), BOTTOM, across(value), BOTTOM + 4, "axis")
@@ -123,7 +125,8 @@ def _powers(least: float, most: float, base: int) -> list[float]:
     return [float(base**power) for power in range(low, high + 1, step)]
 
 
-def _linear(low: float, high: float, start: float, end: float) -> Scale:
+def linear(low: float, high: float, start: float, end: float) -> Scale:
+    """Even steps: ``low`` is drawn at ``start``, ``high`` at ``end``."""
     return lambda value: start + (value - low) / (high - low) * (end - start)
 
 

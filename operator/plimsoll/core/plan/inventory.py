@@ -24,13 +24,14 @@ class InventoryError(ValueError):
 class Stock:
     """What is known here of one product; None leaves it to the catalogue. Sizes are of one GPU.
 
-    ``gpus`` may be held by one service, the cluster may ``grow_to`` so many on demand; ``reserve_bytes`` are held by
-    others; on ``mixed`` nodes the label names only the first of several products.
+    ``gpus`` may be held by one service, ``shared_gpus`` by all together, the cluster may ``grow_to`` so many on demand;
+    ``reserve_bytes`` are held by others; on ``mixed`` nodes the label names only the first of several products.
     """
 
     price: float | None = None
     gpus_per_node: int | None = None
     gpus: int | None = None
+    shared_gpus: int | None = None
     grow_to: int | None = None
     memory_bytes: int | None = None
     reserve_bytes: int = 0
@@ -54,12 +55,17 @@ class Inventory:
 
     products: Mapping[str, Stock] = field(default_factory=dict)
     gpu_budget: int | None = None
+    priorities: Mapping[str, int] = field(default_factory=dict)
     policy: PodPolicy = field(default_factory=PodPolicy)
     claims: Claims = field(default_factory=dict)
 
     def of(self, label: str) -> Stock:
         """The stock of a product; nothing is known of one that is not listed."""
         return self.products.get(label, _NOTHING)
+
+    def priority(self, namespace: str, name: str) -> int:
+        """How important a service is where GPUs are short: its own number, else that of its namespace."""
+        return self.priorities.get(f"{namespace}/{name}", self.priorities.get(namespace, 0))
 
     def seen(self, gpu: GPU, label: str) -> GPU:
         """The GPU with the memory that an engine finds here."""
@@ -83,7 +89,7 @@ def read_inventory(value: Any) -> Inventory:  # noqa: ANN401 - whatever the file
         if label in found:
             raise InventoryError(f"products.{name}: {label} stands there already")
         found[label] = _stock(label, product)
-    return Inventory(found, written.gpus)
+    return Inventory(found, written.gpus, written.priorities)
 
 
 def with_prices(inventory: Inventory, prices: Mapping[str, float]) -> Inventory:
@@ -101,6 +107,7 @@ def _stock(label: str, product: ProductInventory) -> Stock:
         price=product.price,
         gpus_per_node=product.gpus_per_node,
         gpus=product.gpus,
+        shared_gpus=product.shared_gpus,
         grow_to=product.grow_to,
         memory_bytes=round(product.memory_gib * _GIB) if product.memory_gib else None,
         reserve_bytes=round(reserve * _GIB),

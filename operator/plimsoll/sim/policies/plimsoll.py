@@ -2,9 +2,10 @@
 
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
-from plimsoll.core.demand import ReplicaCapacity
+from plimsoll.core.demand import FILLED, ReplicaCapacity, seconds_of_request
 from plimsoll.core.scale import DEFAULTS, History, Limits, State, Tuning, decide
 from plimsoll.core.signals import FleetView, PodView, Reading, Sample, Signal
 from plimsoll.sim.models import EngineModel
@@ -13,6 +14,7 @@ from plimsoll.sim.observe import PodView as SeenPod
 from plimsoll.sim.steps import StepCost
 
 PEAK_SECONDS: Final = 60.0
+ARRIVAL_SECONDS: Final = 30.0
 RATE_SECONDS: Final = 60.0
 MEAN_SECONDS: Final = 300.0
 
@@ -31,11 +33,12 @@ class Plimsoll:
     def decide(self, seen: Observation) -> int:
         """What the law says; a hold is the count as it is."""
         self._history = self._history or History(seen.seconds)
-        view = self._view(seen)
+        view = self.view(seen)
         state = State(seen.wanted, held_requests=seen.held)
         return decide(self._capacity, view, state, self._limits, self._history, seen.seconds, self._tuning).replicas
 
-    def _view(self, seen: Observation) -> FleetView:
+    def view(self, seen: Observation) -> FleetView:
+        """What the operator would know of the fleet at this moment."""
         names = {pod.name for pod in seen.pods}
         self._scrapes = {name: kept for name, kept in self._scrapes.items() if name in names}
         return FleetView(tuple(self._pod(pod) for pod in seen.pods if pod.state in ("loading", "ready")))
@@ -50,49 +53,71 @@ class Plimsoll:
 
     def _readings(self, kept: deque[PodSample]) -> Mapping[Signal, Reading]:
         last = kept[-1]
-        recent = [sample for sample in kept if sample.seconds > last.seconds - PEAK_SECONDS]
-        first = recent[0]
-        span = last.seconds - first.seconds
-        rates = (
-            {
-                Signal.PREEMPTIONS: (last.preemptions - first.preemptions) / span,
-                Signal.PROMPT_TOKENS: (last.prompt_tokens - first.prompt_tokens) / span,
-            }
-            if span
-            else {}
-        )
+        minute = [sample for sample in kept if sample.seconds > last.seconds - PEAK_SECONDS]
+        quick = next(sample for sample in kept if sample.seconds >= last.seconds - ARRIVAL_SECONDS)
         queried = last.prefix_queried_tokens - kept[0].prefix_queried_tokens
         hits = last.prefix_hit_tokens - kept[0].prefix_hit_tokens
         figures = {
             Signal.USAGE: last.usage,
-            Signal.USAGE_PEAK: max(sample.usage for sample in recent),
+            Signal.USAGE_PEAK: max(sample.usage for sample in minute),
             Signal.RUNNING: last.running,
             Signal.WAITING: last.waiting,
             Signal.HIT_RATIO: hits / queried if queried else 0.0,
-            **rates,
+            **_rates(minute[0], last),
+            **_flow(quick, last),
         }
         return {signal: Sample(value) for signal, value in figures.items()}
 
 
+def _rates(first: PodSample, last: PodSample) -> Mapping[Signal, float]:
+    seconds = last.seconds - first.seconds
+    if not seconds:
+        return {}
+    return {
+        Signal.PREEMPTIONS: (last.preemptions - first.preemptions) / seconds,
+        Signal.PROMPT_TOKENS: (last.prompt_tokens - first.prompt_tokens) / seconds,
+    }
+
+
+def _flow(first: PodSample, last: PodSample) -> Mapping[Signal, float]:
+    """What comes and what goes: over a short window, since it matters when it has just changed."""
+    seconds = last.seconds - first.seconds
+    if not seconds:
+        return {}
+    return {
+        Signal.REQUESTS: max(0.0, (last.arrived - first.arrived) / seconds),
+        Signal.FINISHED: (last.finished - first.finished) / seconds,
+    }
+
+
 def capacity_of(
-    engine: EngineModel, prompt_tokens: float, output_tokens: float, ttft_seconds: float, itl_seconds: float
+    engine: EngineModel,
+    prompt_tokens: float,
+    output_tokens: float,
+    ttft_seconds: float,
+    itl_seconds: float,
+    load_seconds: float = 0.0,
 ) -> ReplicaCapacity:
     """What a plan would say of an engine at these lengths."""
     pool = engine.pool
     half = int(prompt_tokens + output_tokens / 2)
     blocks = pool.blocks(half)
-    batch = max(1, min(engine.limits.max_num_seqs, int(0.85 * pool.usable_blocks / blocks)))
+    batch = max(1, min(engine.limits.max_num_seqs, int(FILLED * pool.usable_blocks / blocks)))
     fixed, slope = engine.cost.decode_line(batch)
-    return ReplicaCapacity(
+    step = fixed + slope * batch * half
+    prefill = prefill_seconds_per_token(engine.cost, batch, batch * half, int(prompt_tokens))
+    capacity = ReplicaCapacity(
         usable_blocks=pool.usable_blocks,
         request_blocks=blocks,
         prompt_tokens=prompt_tokens,
         max_num_seqs=engine.limits.max_num_seqs,
-        prefill_seconds_per_token=prefill_seconds_per_token(engine.cost, batch, batch * half, int(prompt_tokens)),
-        decode_step_seconds=fixed + slope * batch * half,
+        load_seconds=load_seconds,
+        prefill_seconds_per_token=prefill,
+        decode_step_seconds=step,
         ttft_seconds=ttft_seconds,
         itl_seconds=itl_seconds,
     )
+    return replace(capacity, request_seconds=seconds_of_request(capacity, output_tokens))
 
 
 def prefill_seconds_per_token(cost: StepCost, decoding: int, context_tokens: int, prompt_tokens: int) -> float:
