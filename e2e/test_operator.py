@@ -87,6 +87,7 @@ def test_it_writes_nothing_into_the_users_object_and_nothing_when_nothing_change
 ) -> None:
     apply("svc")
     look.until("svc", "Ready", "True")
+    look.observed("svc", "Idle")
     service = look.get("vllmservices", "svc")
     assert "finalizers" not in service["metadata"]
     assert not [a for a in service["metadata"].get("annotations", {}) if "plimsoll" in a or "kopf" in a]

@@ -36,6 +36,7 @@ from plimsoll.control.fence import FencedCluster
 from plimsoll.control.health import Health
 from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
+from plimsoll.control.observer import Observer
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Postmortem
@@ -79,6 +80,7 @@ class Operator:
     optional: OptionalKinds
     sampler: Sampler
     scaler: Scaler
+    observer: Observer
     autoscalers: Autoscalers
     activations: Activations
     loop: Loop
@@ -113,7 +115,7 @@ class Operator:
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
         prometheus = PrometheusSource(settings.prometheus) if settings.prometheus.url else None
         sampler = Sampler(prometheus, cache, queue, clock.monotonic, _asking(settings))
-        blind = not sampler.configured
+        observer, blind = Observer(sampler), not sampler.configured
         activations = Activations(
             read_activation_file(settings.activation),
             prometheus,
@@ -147,6 +149,7 @@ class Operator:
             postmortem,
             Creation(cluster, clock.monotonic),
             scaler,
+            observer,
             autoscalers,
             optional.of,
             clock.wall_seconds,
@@ -165,6 +168,7 @@ class Operator:
             optional,
             sampler,
             scaler,
+            observer,
             autoscalers,
             activations,
             loop,
@@ -221,6 +225,8 @@ class Operator:
         await self.sweep.take_over(self.elector.led_since_seconds)
         await self.optional.known.wait()
         self.scaler.start_over()
+        self.observer.start_over()
+        metrics.forget_services()
         part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
         async with asyncio.TaskGroup() as group:
             group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")

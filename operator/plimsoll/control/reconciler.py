@@ -19,6 +19,7 @@ from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.creation import Creation
 from plimsoll.control.fleets import Fleets, limited
+from plimsoll.control.observer import Observer
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
@@ -88,6 +89,7 @@ class Reconciler:
     postmortem: Postmortem
     creation: Creation
     scaler: Scaler
+    observer: Observer
     autoscalers: Autoscalers
     kinds: Callable[[str], Kinds]
     """Optional kinds as found in a namespace."""
@@ -101,6 +103,7 @@ class Reconciler:
             self.reporter.forget(key)
             self.children.forget(key)
             self.scaler.forget(key)
+            self.observer.forget(key)
             return None
         try:
             request = read_request(service)
@@ -126,7 +129,9 @@ class Reconciler:
         if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, now, size, step, applied, policy)
-        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), size)
+        observed = self.observer.observe(key, request, target.revision)
+        plan = rollout.reported_plan(target, wanted)
+        written = await self.reporter.report(key, service, facts, plan, size, observed)
         self.scaler.reported(key, size.entries)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
