@@ -62,6 +62,7 @@ DEMAND_REPLICAS = Gauge(
     "plimsoll_service_demand_replicas", "Replicas' worth of demand, without head-room", _SERVICE, registry=REGISTRY
 )
 _OF_DEMAND = (DEMAND_BLOCKS, DEMAND_REPLICAS)
+_OF_SCALING = (REPLICAS_WANTED, REPLICAS_RECOMMENDED, REPLICAS_READY, *_OF_DEMAND)
 
 
 def forget_demand(namespace: str, service: str) -> None:
@@ -71,7 +72,13 @@ def forget_demand(namespace: str, service: str) -> None:
 
 def forget_service(namespace: str, service: str) -> None:
     """A service is gone: its series would say what is not so any more."""
-    _forget((REPLICAS_WANTED, REPLICAS_RECOMMENDED, REPLICAS_READY, *_OF_DEMAND), namespace, service)
+    _forget(_OF_SCALING, namespace, service)
+
+
+def forget_services() -> None:
+    """Another operator leads: who follows a recommendation must find one."""
+    for gauge in _OF_SCALING:
+        gauge.clear()
 
 
 def _forget(gauges: Iterable[Gauge], *labels: str) -> None:
