@@ -93,6 +93,15 @@ class Look:
         objects = [obj for kind in (*OWNED, "vllmservices") for obj in self.all(kind)]
         return {f"{o['kind']}/{o['metadata']['name']}": o["metadata"]["resourceVersion"] for o in objects}
 
+    def observed(self, name: str, bottleneck: str, *, within_seconds: float = 60) -> dict[str, Any]:
+        """The service's ``status.observed`` once it says that this limits it."""
+
+        def found() -> dict[str, Any]:
+            seen: dict[str, Any] = self.get("vllmservices", name).get("status", {}).get("observed", {})
+            return seen if seen.get("bottleneck") == bottleneck else {}
+
+        return eventually(found, within_seconds=within_seconds)
+
     def quiet(self) -> dict[str, str]:
         """The versions once they have stopped to change."""
         last: dict[str, str] = {}

@@ -87,6 +87,7 @@ def test_it_writes_nothing_into_the_users_object_and_nothing_when_nothing_change
 ) -> None:
     apply("svc")
     look.until("svc", "Ready", "True")
+    look.observed("svc", "Idle")
     service = look.get("vllmservices", "svc")
     assert "finalizers" not in service["metadata"]
     assert not [a for a in service["metadata"].get("annotations", {}) if "plimsoll" in a or "kopf" in a]
@@ -332,6 +333,40 @@ def test_a_held_service_is_planned_and_not_touched(apply: Apply, look: Look, hel
     assert look.condition("svc", "Reconciling")["reason"] == "OnHold"
     assert not look.maybe("deployments", "svc")
     apply("svc")
+    look.until("svc", "Ready", "True")
+
+
+def test_a_held_fleet_that_is_not_what_is_asked_is_not_ready(apply: Apply, look: Look) -> None:
+    apply("svc")
+    look.until("svc", "Ready", "True")
+    before = look.get("deployments", "svc")["spec"]
+    held = {names.ANNOTATION_HOLD: "true"}
+    apply("svc", held)
+    assert look.until("svc", "Ready", "True")["reason"] == "FleetReady"
+    apply("svc", held, contextTokens=65_536)
+    ready = look.until("svc", "Ready", "False", "OnHold")
+    assert "the previous fleet keeps serving (1 ready)" in ready["message"]
+    assert look.condition("svc", "Available")["status"] == "True"
+    assert look.get("deployments", "svc")["spec"] == before
+    apply("svc", contextTokens=65_536)
+    look.until("svc", "Ready", "True", "FleetReady")
+    assert look.get("deployments", "svc")["spec"]["template"] != before["template"]
+
+
+def test_only_a_new_value_of_the_annotation_restarts_pods(apply: Apply, look: Look) -> None:
+    apply("svc", {names.ANNOTATION_RESTART: "monday"})
+    look.until("svc", "Ready", "True")
+    pods = {pod["metadata"]["uid"] for pod in look.all("pods")}
+    template = look.get("deployments", "svc")["spec"]["template"]
+    apply("svc", {names.ANNOTATION_HOLD: "false"})  # as a GitOps tool takes away what is not in Git
+    kept = look.quiet()
+    assert names.ANNOTATION_RESTART not in look.get("vllmservices", "svc")["metadata"]["annotations"]
+    assert look.get("deployments", "svc")["spec"]["template"] == template
+    apply("svc", {names.ANNOTATION_RESTART: "monday"})
+    assert look.quiet().keys() == kept.keys()
+    assert {pod["metadata"]["uid"] for pod in look.all("pods")} == pods
+    apply("svc", {names.ANNOTATION_RESTART: "tuesday"})
+    eventually(lambda: not pods & {pod["metadata"]["uid"] for pod in look.all("pods")}, within_seconds=90)
     look.until("svc", "Ready", "True")
 
 

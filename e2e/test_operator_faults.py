@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 import pytest
 
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.api import Api, ApiError
+from e2e.controlplane.kubectl import KubectlError
 from e2e.eventually import eventually
 from e2e.labrun import CHECKOUT
 from e2e.operator_process import MANIFEST, NAMESPACE, Operator, create_account, install_crds
@@ -86,12 +87,19 @@ def test_it_outlives_an_api_server_that_is_away(with_crd: ControlPlane, operator
     server.stop()
     eventually(lambda: "no answer from the API server" in operator.process.log.read_text())
     assert operator.answer("/healthz") == (200, "ok\n")
-    server.start()
-    server.await_ready(with_crd.api.probe("/readyz"), within_seconds=60)
+    _start_again(with_crd)
     _apply(with_crd, "after-outage")
     eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/after-outage"), within_seconds=60)
     assert operator.process.pid == pid
     assert "Traceback" not in operator.process.log.read_text()
+
+
+def _start_again(plane: ControlPlane) -> None:
+    server = plane.processes["kube-apiserver"]
+    server.start()
+    server.await_ready(plane.api.probe("/readyz"), within_seconds=60)
+    # A ready server publishes what CRDs define a moment later: until then kubectl knows no VLLMService.
+    eventually(lambda: _exists(plane, SERVICES.rpartition("/namespaces")[0]))
 
 
 def test_rights_lost_on_one_kind_do_not_end_it(with_crd: ControlPlane, operator: Operator) -> None:
@@ -103,10 +111,8 @@ def test_rights_lost_on_one_kind_do_not_end_it(with_crd: ControlPlane, operator:
         eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/no-pods"))
         eventually(lambda: "listing pods failed" in operator.process.log.read_text())
         # A running watch outlives its right; one that has to begin anew is refused, and started again and again.
-        server = with_crd.processes["kube-apiserver"]
-        server.stop()
-        server.start()
-        server.await_ready(with_crd.api.probe("/readyz"), within_seconds=60)
+        with_crd.processes["kube-apiserver"].stop()
+        _start_again(with_crd)
         eventually(lambda: "watch of pods ended (ForbiddenError" in operator.process.log.read_text(), within_seconds=60)
         _apply(with_crd, "no-pods-2")
         eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/no-pods-2"))
@@ -137,6 +143,71 @@ def test_a_forbidden_write_is_a_condition_and_recovers(with_crd: ControlPlane) -
     finally:
         _set_rules(with_crd, rules)
     eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/forbidden"), within_seconds=60)
+
+
+TAKEN: Final[Mapping[tuple[str, str], str]] = {
+    ("deployments", "create"): "may not create deployments.apps",
+    ("deployments", "patch"): "may not patch deployments.apps",
+    ("deployments", "get"): "may not get deployments.apps",
+    ("deployments", "list"): "may not list deployments.apps",
+    ("controllerrevisions", "patch"): "may not patch controllerrevisions.apps",
+    ("services", "get"): "may not get services",
+    ("services", "patch"): "may not patch services",
+    ("poddisruptionbudgets", "patch"): "",
+    ("persistentvolumeclaims", "get"): "",
+    ("pods", "watch"): "",
+    ("pods/log", "get"): "",
+    ("events", "create"): "",
+    ("events", "list"): "",
+    ("nodes", "list"): "",
+    ("horizontalpodautoscalers", "list"): "",
+    ("vllmservices/status", "patch"): "",
+}
+"""A verb that is taken away, and what is then said of a new service; nothing where its fleet is made all the same."""
+
+
+def test_every_verb_may_be_taken_away_and_is_missed_only_where_it_is_needed(
+    with_crd: ControlPlane, operator: Operator
+) -> None:
+    pid = operator.process.pid
+    rules: list[dict[str, Any]] = with_crd.kubectl.get("clusterrole", "plimsoll")["rules"]
+    tried = []
+    try:
+        for number, ((resource, verb), says) in enumerate(TAKEN.items()):
+            _set_rules(with_crd, [_without(rule, resource, verb) for rule in rules])
+            eventually(lambda resource=resource, verb=verb: not _may(with_crd, resource, verb))  # type: ignore[misc]
+            tried.append(f"without-{number}")
+            _apply(with_crd, tried[-1])
+            if says:
+                found = eventually(lambda: _condition(with_crd, tried[-1], "Stalled"))
+                assert (found["reason"], says in found["message"]) == ("Forbidden", True), found["message"]
+            else:
+                eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/{tried[-1]}"))
+    finally:
+        _set_rules(with_crd, rules)
+    for name in tried:
+        eventually(lambda name=name: _exists(with_crd, f"{DEPLOYMENTS}/{name}"), within_seconds=60)  # type: ignore[misc]
+        eventually(lambda name=name: _reconciling(with_crd, name), within_seconds=60)  # type: ignore[misc]
+    assert operator.process.pid == pid
+    assert "Traceback" not in operator.process.log.read_text()
+
+
+def _without(rule: dict[str, Any], resource: str, verb: str) -> dict[str, Any]:
+    kept = [v for v in rule["verbs"] if v != verb or rule["resources"] != [resource]]
+    return {**rule, "verbs": kept or ["deletecollection"]}  # a rule needs a verb; this one is never used
+
+
+def _may(plane: ControlPlane, resource: str, verb: str) -> bool:
+    try:
+        plane.kubectl("auth", "can-i", verb, resource, "--as", f"system:serviceaccount:{NAMESPACE}:plimsoll", "-A")
+    except KubectlError:
+        return False
+    return True
+
+
+def _reconciling(plane: ControlPlane, service: str) -> bool:
+    """Nothing is in the way any more: without nodes it waits for pods."""
+    return bool(_condition(plane, service, "Reconciling")) and not _condition(plane, service, "Stalled")
 
 
 def _condition(plane: ControlPlane, service: str, kind: str) -> dict[str, Any]:
@@ -174,6 +245,23 @@ def test_a_deletion_that_every_watch_missed_is_found(with_crd: ControlPlane, ope
     os.kill(operator.process.pid, signal.SIGCONT)
     eventually(lambda: operator.metric("plimsoll_services ") == known - 1)
     eventually(lambda: not _exists(with_crd, f"{DEPLOYMENTS}/ghost"))
+
+
+def test_the_crd_may_go_and_come_back(with_crd: ControlPlane, operator: Operator) -> None:
+    pid = operator.process.pid
+    _apply(with_crd, "before")
+    eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/before"))
+    with_crd.kubectl("delete", "crd", "vllmservices.plimsoll.dev")
+    eventually(lambda: "CRD is not installed" in operator.answer("/readyz")[1], within_seconds=60)
+    assert operator.answer("/healthz") == (200, "ok\n")
+    install_crds(with_crd.kubectl, CRDS)
+    operator.await_ready()
+    _apply(with_crd, "after")
+    eventually(lambda: _exists(with_crd, f"{DEPLOYMENTS}/after"), within_seconds=60)
+    assert not _exists(with_crd, f"{DEPLOYMENTS}/before")
+    eventually(lambda: operator.metric("plimsoll_services ") == 1)
+    assert operator.process.pid == pid
+    assert "Traceback" not in operator.process.log.read_text()
 
 
 def test_one_namespace_only(with_crd: ControlPlane) -> None:

@@ -139,7 +139,14 @@ CASES: Final[Mapping[str, Case]] = {
     "no-config-map": Case(
         "ObjectMissing",
         ("ConfigMap no-config-map/settings (volume conf) does not exist; create it",),
-        spec={"podTemplate": {"spec": {"volumes": [{"name": "conf", "configMap": {"name": "settings"}}]}}},
+        spec={
+            "podTemplate": {
+                "spec": {
+                    "volumes": [{"name": "conf", "configMap": {"name": "settings"}}],
+                    "volumeMounts": [{"name": "conf", "mountPath": "/conf"}],
+                }
+            }
+        },
         mended_by=[_object("v1", "ConfigMap", "settings", data={"a": "b"})],
     ),
     "no-claim": Case(

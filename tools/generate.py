@@ -19,6 +19,7 @@ import yaml
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from plimsoll.api import names
+from plimsoll.api.findings import FINDINGS
 from plimsoll.api.reasons import REASONS
 from plimsoll.api.schema import CRD_NAME, resource_schema
 from plimsoll.cli import crd
@@ -64,6 +65,8 @@ def _reference() -> Iterator[str]:
     yield from _table(("Condition", "True means"), _coded(names.CONDITIONS))
     yield "\n### Reasons\n\nA name never changes, so alerts and scripts may match on it.\n"
     yield from _table(("Reason", "Condition", "Meaning", "What to do"), _reasons())
+    yield "\n### Findings\n\nWhat `status.observed.bottleneck` may say; when it does: [metrics.md](metrics.md).\n"
+    yield from _table(("Finding", "Meaning", "What to do"), _findings())
     yield "\n## Labels\n"
     yield from _table(("Label", "Meaning"), _coded(names.LABELS))
     yield "\n## Annotations\n\nThat you may set on a VLLMService:\n"
@@ -110,6 +113,10 @@ def _limits(node: Mapping[str, Any]) -> str:
 
 def _reasons() -> Iterator[tuple[str, ...]]:
     return ((f"`{r.name}`", ", ".join(r.conditions), r.meaning, r.runbook) for r in REASONS.values())
+
+
+def _findings() -> Iterator[tuple[str, ...]]:
+    return ((f"`{found.name}`", found.meaning, found.runbook) for found in FINDINGS.values())
 
 
 def _metrics() -> Iterator[tuple[str, ...]]:

@@ -13,7 +13,7 @@ from e2e.fleet import launcher, load
 from e2e.fleet.addresses import AddressBlock
 from e2e.fleet.api import Api, read_kubeconfig
 from e2e.fleet.control import ControlServer
-from e2e.fleet.engine import SimpleEngine
+from e2e.fleet.engine import SimulatedEngine
 from e2e.fleet.gpus import GIB
 from e2e.fleet.kubelet import Kubelet
 from e2e.fleet.load import LoadReport, Target
@@ -45,7 +45,7 @@ class Fleet:
         load_seconds: float = 5.0,
         back_off_scale: float = 1.0,
         heartbeat_seconds: float = 5.0,
-        engine: EngineFactory = SimpleEngine,
+        engine: EngineFactory = SimulatedEngine,
         control_socket: Path | None = None,
         start: Callable[[Launch], Process] | None = None,
     ) -> None:

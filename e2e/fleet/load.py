@@ -16,6 +16,8 @@ from typing import Any
 import aiohttp
 
 REQUEST_TIMEOUT_SECONDS = 600
+# Nothing of an answer came: a draining engine, or a connection that ended while it was idle.
+UNANSWERED = frozenset({"HTTP 500", "ServerDisconnectedError", "ClientOSError", "ClientConnectionResetError"})
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,12 @@ class Target:
 
 @dataclass
 class LoadReport:
-    """Counts and latencies (seconds) of one run; ``failures`` by kind."""
+    """Counts and latencies (seconds) of one run; ``failures`` and requests ``asked_again`` by kind."""
 
     sent: int = 0
     succeeded: int = 0
     failures: Counter[str] = field(default_factory=Counter)
+    asked_again: Counter[str] = field(default_factory=Counter)
     ttft_seconds: list[float] = field(default_factory=list)
     itl_seconds: list[float] = field(default_factory=list)
 
@@ -45,6 +48,7 @@ class LoadReport:
             "sent": self.sent,
             "succeeded": self.succeeded,
             "failures": dict(self.failures),
+            "askedAgain": dict(self.asked_again),
             "ttftSeconds": quantiles(self.ttft_seconds),
             "itlSeconds": quantiles(self.itl_seconds),
         }
@@ -66,17 +70,18 @@ async def generate(
     seconds: float,
     *,
     keep_alive: bool = True,
+    ask_again: bool = False,
     enough: Callable[[LoadReport], bool] = lambda _: False,
 ) -> LoadReport:
     """``rate`` requests a second for ``seconds``, each to the target with the fewest outstanding; waits for all.
 
-    Without ``keep_alive`` every request has a connection of its own, which a Service may send to another pod. No more
-    is sent once it is ``enough``.
+    Without ``keep_alive`` every request has a connection of its own, which a Service may send to another pod. With
+    ``ask_again`` a request that got nothing of an answer is sent once more, over a new connection. No more is sent once
+    it is ``enough``.
     """
     report, outstanding = LoadReport(), Counter[Target]()
-    timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
-    connector = aiohttp.TCPConnector(limit=0, force_close=not keep_alive)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session, asyncio.TaskGroup() as group:
+    async with _session(keep_alive) as kept, _session(keep_alive=False) as fresh, asyncio.TaskGroup() as group:
+        sessions = [kept, fresh] if ask_again else [kept]
         begun = time.monotonic()
         for number in range(max(1, int(rate * seconds))):
             await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
@@ -88,52 +93,72 @@ async def generate(
                 report.failures["no ready pod"] += 1
                 continue
             target = min(ready, key=lambda candidate: outstanding[candidate])
-            group.create_task(_one(session, target, outstanding, (prompt_tokens, output_tokens), report))
+            group.create_task(_one(sessions, target, outstanding, (prompt_tokens, output_tokens), report))
     await asyncio.sleep(0)
     return report
 
 
+def _session(keep_alive: bool) -> aiohttp.ClientSession:
+    timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_SECONDS)
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, force_close=not keep_alive), timeout=timeout)
+
+
 async def _one(
-    session: aiohttp.ClientSession,
+    sessions: Sequence[aiohttp.ClientSession],
     target: Target,
     outstanding: Counter[Target],
     tokens: tuple[int, int],
     report: LoadReport,
 ) -> None:
+    """One try a session, as long as nothing of an answer came."""
+    failure: str | None = None
     outstanding[target] += 1
-    try:
-        failure = await _stream(session, target, tokens, report)
-    except (aiohttp.ClientError, TimeoutError) as error:
-        failure = type(error).__name__
-    finally:
-        outstanding[target] -= 1
+    for session in sessions:
+        if failure:
+            report.asked_again[failure] += 1
+        failure = await _try(session, target, tokens, report)
+        if failure not in UNANSWERED:
+            break
+    outstanding[target] -= 1
     if failure:
         report.failures[failure] += 1
     else:
         report.succeeded += 1
 
 
-async def _stream(
+async def _try(
     session: aiohttp.ClientSession, target: Target, tokens: tuple[int, int], report: LoadReport
 ) -> str | None:
     """What went wrong, or None."""
     body = {"model": "any", "prompt": [0] * tokens[0], "max_tokens": tokens[1], "stream": True}
-    sent = last = time.monotonic()
-    reason, first = None, True
-    async with session.post(f"{target.url}/v1/completions", json=body) as response:
+    sent = time.monotonic()
+    try:
+        response = await session.post(f"{target.url}/v1/completions", json=body)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return type(error).__name__
+    async with response:
         if response.status != 200:
             return f"HTTP {response.status}"
-        async for line in response.content:
-            if not line.startswith(b"data: {"):
-                continue
-            event = json.loads(line[len(b"data: ") :])
-            if "error" in event:
-                return "stream error"
-            reason = event["choices"][0]["finish_reason"]
-            if reason is None:
-                now = time.monotonic()
-                (report.ttft_seconds if first else report.itl_seconds).append(now - (sent if first else last))
-                first, last = False, now
+        try:
+            return await _read(response, sent, report)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return f"{type(error).__name__} in the answer"
+
+
+async def _read(response: aiohttp.ClientResponse, sent: float, report: LoadReport) -> str | None:
+    """The streamed answer to its end, with the times of its tokens."""
+    last, reason, first = sent, None, True
+    async for line in response.content:
+        if not line.startswith(b"data: {"):
+            continue
+        event = json.loads(line[len(b"data: ") :])
+        if "error" in event:
+            return "stream error"
+        reason = event["choices"][0]["finish_reason"]
+        if reason is None:
+            now = time.monotonic()
+            (report.ttft_seconds if first else report.itl_seconds).append(now - (sent if first else last))
+            first, last = False, now
     return None if reason == "length" else f"finish {reason}"
 
 
@@ -147,6 +172,7 @@ def _main() -> None:
     parser.add_argument("--at-least", type=int, default=0, help="requests, also when asked to end early")
     parser.add_argument("--prompt", type=int, default=100, help="tokens")
     parser.add_argument("--output", type=int, default=50, help="tokens")
+    parser.add_argument("--keep-alive", action="store_true", help="keep connections; what fails there is asked again")
     report = asyncio.run(_one_address(parser.parse_args()))
     sys.stdout.write(f"{json.dumps(report.as_dict())}\n")
 
@@ -161,7 +187,8 @@ async def _one_address(given: argparse.Namespace) -> LoadReport:
         given.prompt,
         given.output,
         given.seconds,
-        keep_alive=False,
+        keep_alive=given.keep_alive,
+        ask_again=given.keep_alive,
         enough=lambda report: asked_to_end.is_set() and report.sent >= given.at_least,
     )
 

@@ -25,8 +25,10 @@ class Reference:
 
 
 def of_volumes(spec: Mapping[str, Any]) -> Iterator[Reference]:
-    """What the pod's volumes need."""
-    for volume in spec.get("volumes") or ():
+    """What the pod's volumes need; as a kubelet does, volumes that no container mounts are ignored."""
+    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
+    mounted = {mount["name"] for container in containers for mount in container.get("volumeMounts") or ()}
+    for volume in [v for v in spec.get("volumes") or () if v["name"] in mounted]:
         for source in (volume, *((volume.get("projected") or {}).get("sources") or ())):
             secret, config = source.get("secret"), source.get("configMap")
             if secret and not secret.get("optional"):

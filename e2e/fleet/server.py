@@ -22,7 +22,6 @@ from e2e.fleet.vllm_args import EngineArgs
 
 Handler = Any
 DEFAULT_OUTPUT_TOKENS = 16
-KEEP_ALIVE_SECONDS = 5  # VLLM_HTTP_TIMEOUT_KEEP_ALIVE, as it is when nobody sets it
 
 
 @dataclass(frozen=True)
@@ -69,12 +68,7 @@ class VllmServer:
             ]
         )
         self._runner = web.AppRunner(
-            app,
-            access_log=None,
-            handle_signals=False,
-            shutdown_timeout=0.3,
-            handler_cancellation=True,
-            keepalive_timeout=KEEP_ALIVE_SECONDS,
+            app, access_log=None, handle_signals=False, shutdown_timeout=0.3, handler_cancellation=True
         )
         await self._runner.setup()
         self._listening = socket.create_server((address, port))

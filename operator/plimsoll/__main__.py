@@ -35,6 +35,7 @@ from plimsoll.control.fence import FencedCluster
 from plimsoll.control.health import Health
 from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
+from plimsoll.control.observer import Observer
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Postmortem
@@ -78,6 +79,7 @@ class Operator:
     optional: OptionalKinds
     sampler: Sampler
     scaler: Scaler
+    observer: Observer
     autoscalers: Autoscalers
     activations: Activations
     loop: Loop
@@ -110,7 +112,7 @@ class Operator:
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
         prometheus = PrometheusSource(settings.prometheus) if settings.prometheus.url else None
         sampler = Sampler(prometheus, cache, queue, clock.monotonic, _asking(settings))
-        blind = not sampler.configured
+        observer, blind = Observer(sampler), not sampler.configured
         activations = Activations(
             read_activation_file(settings.activation),
             prometheus,
@@ -140,6 +142,7 @@ class Operator:
             postmortem,
             Creation(cluster, clock.monotonic),
             scaler,
+            observer,
             autoscalers,
             clock.wall_seconds,
         )
@@ -157,6 +160,7 @@ class Operator:
             optional,
             sampler,
             scaler,
+            observer,
             autoscalers,
             activations,
             loop,
@@ -212,7 +216,7 @@ class Operator:
         """What only the leader does, on what was listed since it leads: the one before may just have changed it."""
         await self.sweep.take_over(self.elector.led_since_seconds)
         await self.optional.known.wait()
-        self.scaler.start_over()
+        self._start_over()
         try:
             part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
             async with asyncio.TaskGroup() as group:
@@ -222,7 +226,13 @@ class Operator:
                 group.create_task(part("autoscalers of others", self.autoscalers.run), name="autoscalers")
                 group.create_task(part("Kopf", self._watch), name="kopf")
         finally:
-            self.scaler.start_over()
+            self._start_over()
+
+    def _start_over(self) -> None:
+        """Another operator leads or has led: nothing that was remembered of services counts, or is told, any longer."""
+        self.scaler.start_over()
+        self.observer.start_over()
+        metrics.forget_services()
 
     async def _watch(self) -> None:
         """Kopf, as long as our kind is served."""
@@ -230,7 +240,7 @@ class Operator:
             self.cache, self.queue, self.cluster.access, self.settings.namespaces, self.settings.request_timeout_seconds
         )
         while True:
-            await until_served(self.cluster)
+            await until_served(self.cluster, self.health.wait_for)
             await first_of(watching.run(), until_gone(self.cluster))
 
     def _watches(self) -> Iterator[Watch]:

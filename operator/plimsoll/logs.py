@@ -14,6 +14,24 @@ QUIET: Final = {
 """Libraries whose everyday lines say nothing to the operator's owner, and from which level on they are heard."""
 
 
+EXPECTED: Final = ("kopf", "aiohttp")
+"""Packages whose errors are the API server's, when Kopf logs them."""
+
+
+class ExpectedFaults(logging.Filter):
+    """Takes the traceback off what Kopf says of an API server that refuses, is away or serves no such kind any more.
+
+    The supervisor says in a line how it goes on; a traceback is for faults of ours.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Every record passes."""
+        error = record.exc_info[0] if record.exc_info else None
+        if error is not None and record.name.startswith("kopf.") and error.__module__.partition(".")[0] in EXPECTED:
+            record.exc_info = record.exc_text = None
+        return True
+
+
 class JSONFormatter(logging.Formatter):
     """``time``, ``level``, ``logger``, ``message``, ``service`` and, for faults of ours, ``error``."""
 
@@ -49,6 +67,7 @@ def configure_logging(log_format: str, level: str) -> None:
     """Send all logs to stderr in the given format (json or text)."""
     handler = logging.StreamHandler()
     handler.setFormatter(JSONFormatter() if log_format == "json" else TextFormatter())
+    handler.addFilter(ExpectedFaults())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

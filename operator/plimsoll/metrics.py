@@ -62,7 +62,52 @@ DEMAND_REPLICAS = Gauge(
     "plimsoll_service_demand_replicas", "Replicas' worth of demand, without head-room", _SERVICE, registry=REGISTRY
 )
 _OF_DEMAND = (DEMAND_BLOCKS, DEMAND_REPLICAS)
-_OF_SCALING = (REPLICAS_WANTED, REPLICAS_RECOMMENDED, REPLICAS_READY, *_OF_DEMAND)
+FINDING = Gauge(
+    "plimsoll_service_finding",
+    "1 for what limits a service now; docs/reference.md lists the findings",
+    [*_SERVICE, "finding"],
+    registry=REGISTRY,
+)
+METRICS_COMPLETE = Gauge(
+    "plimsoll_service_metrics_complete",
+    "1 while every replica that serves reports all that decisions need, else 0",
+    _SERVICE,
+    registry=REGISTRY,
+)
+KV_USE = Gauge(
+    "plimsoll_service_kv_use_ratio",
+    "Share of the KV cache in use, mean of the engines that say",
+    _SERVICE,
+    registry=REGISTRY,
+)
+KV_TOKENS_PLANNED = Gauge(
+    "plimsoll_service_kv_tokens_planned",
+    "Tokens that an engine's KV cache was planned to hold",
+    _SERVICE,
+    registry=REGISTRY,
+)
+KV_TOKENS_OBSERVED = Gauge(
+    "plimsoll_service_kv_tokens_observed",
+    "Tokens that an engine's KV cache holds, by its own word",
+    _SERVICE,
+    registry=REGISTRY,
+)
+LATENCY_RATIO = Gauge(
+    "plimsoll_service_latency_ratio",
+    "A latency of spec.slo over its target: above 1 it is missed",
+    [*_SERVICE, "latency"],
+    registry=REGISTRY,
+)
+LATENCIES = ("ttft", "itl")
+_OBSERVED = (METRICS_COMPLETE, KV_USE, KV_TOKENS_PLANNED, KV_TOKENS_OBSERVED)
+
+
+def show(gauge: Gauge, namespace: str, service: str, value: float | None, *more: str) -> None:
+    """A figure of a service; no series when it is not known."""
+    if value is None:
+        _forget([gauge], namespace, service, *more)
+    else:
+        gauge.labels(namespace, service, *more).set(value)
 
 
 def forget_demand(namespace: str, service: str) -> None:
@@ -72,13 +117,17 @@ def forget_demand(namespace: str, service: str) -> None:
 
 def forget_service(namespace: str, service: str) -> None:
     """A service is gone: its series would say what is not so any more."""
-    _forget(_OF_SCALING, namespace, service)
+    _forget((REPLICAS_WANTED, REPLICAS_RECOMMENDED, REPLICAS_READY, *_OF_DEMAND, *_OBSERVED), namespace, service)
+    for latency in LATENCIES:
+        _forget([LATENCY_RATIO], namespace, service, latency)
 
 
 def forget_services() -> None:
-    """Another operator leads: who follows a recommendation must find one."""
-    for gauge in _OF_SCALING:
+    """Another operator leads: what was known of services here is not so any more."""
+    for gauge in (REPLICAS_WANTED, REPLICAS_RECOMMENDED, REPLICAS_READY, *_OF_DEMAND, *_OBSERVED):
         gauge.clear()
+    FINDING.clear()
+    LATENCY_RATIO.clear()
 
 
 def _forget(gauges: Iterable[Gauge], *labels: str) -> None:

@@ -101,6 +101,7 @@ class Services:
             "imagePullPolicy": "IfNotPresent",
             "command": ["python3", "-m", "e2e.fleet.load", *arguments],
             "env": [{"name": key, "value": value} for key, value in (env or {}).items()],
+            "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}},
             "securityContext": CLIENT_SECURITY,
         }
         metadata = {"name": name, "namespace": self.namespace}

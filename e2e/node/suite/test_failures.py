@@ -22,12 +22,24 @@ def failing(services: Services) -> Services:
     services.apply("too-small", contextTokens=40960, hardware=ONE_GPU, **SMALL_GPU)
     services.apply("greedy")
     services.apply("mortal")
+    settings = {"volumes": [{"name": "conf", "configMap": {"name": "late"}}]}
+    mounted = {"volumeMounts": [{"name": "conf", "mountPath": "/conf"}]}  # the kubelet ignores a volume nobody mounts
+    services.apply("no-settings", podTemplate={"spec": {**settings, **mounted}})
     return services
 
 
 def test_a_missing_image_is_named(failing: Services) -> None:
     condition = failing.until("no-image", "Ready", "False", message="Pull")
     assert "vllm/vllm-openai:v0.28.0" in condition["message"]
+
+
+def test_a_volume_that_is_not_there_is_named_by_the_kubelets_events(failing: Services) -> None:
+    condition = failing.until("no-settings", "Stalled", "True", message="late")
+    assert condition["reason"] == "ObjectMissing"
+    assert f"ConfigMap {failing.namespace}/late (volume conf) does not exist" in condition["message"]
+    metadata = {"name": "late", "namespace": failing.namespace}
+    failing.kubectl.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
+    failing.until("no-settings", "Ready", "True")
 
 
 def test_a_cache_that_is_too_small_is_planned_again_with_what_the_log_says(failing: Services) -> None:

@@ -14,7 +14,8 @@ from e2e.node.suite.services import Services
 REPLICAS: Final = 3
 SHORT: Final = ("--rate=25", "--output=10")
 LONG: Final = ("--rate=0.3", "--output=2000")  # some 25 s a request: still running when the engine gets its SIGTERM
-KINDS: Final = {"short": SHORT, "long": LONG}
+KEPT: Final = ("--rate=5", "--output=10", "--keep-alive")  # its connections stay with a pod that nobody else finds
+KINDS: Final = {"short": SHORT, "long": LONG, "kept": KEPT}
 REQUESTS: Final = 1000
 PATIENCE_SECONDS: Final = 240.0
 
@@ -73,7 +74,7 @@ def test_an_eviction_waits_for_the_one_before(fleet: Services) -> None:
 
 
 def start_load(fleet: Services, name: str, *, at_least: int) -> None:
-    """Many short requests and a few long ones through the Service's address; returns when both run."""
+    """Many short requests and a few long ones through the Service's address; returns when all clients run."""
     for kind, options in KINDS.items():
         limits = ("--seconds=600", f"--at-least={at_least if kind == 'short' else 1}")
         fleet.start_client(f"{name}-{kind}", fleet.address("svc"), *options, *limits)
@@ -82,15 +83,16 @@ def start_load(fleet: Services, name: str, *, at_least: int) -> None:
 
 
 def load_report(fleet: Services, name: str) -> dict[str, Any]:
-    """What both saw together, ended now."""
+    """What all saw together, ended now."""
     for kind in KINDS:
         fleet.signal(fleet.get("pod", f"{name}-{kind}"), "SIGUSR1")
-    short, long = (fleet.client_report(f"{name}-{kind}", within_seconds=PATIENCE_SECONDS) for kind in KINDS)
+    reports = {kind: fleet.client_report(f"{name}-{kind}", within_seconds=PATIENCE_SECONDS) for kind in KINDS}
     return {
-        "sent": short["sent"] + long["sent"],
-        "succeeded": short["succeeded"] + long["succeeded"],
-        "failures": dict(Counter(short["failures"]) + Counter(long["failures"])),
-        "ttftSeconds": short["ttftSeconds"],
+        "sent": sum(report["sent"] for report in reports.values()),
+        "succeeded": sum(report["succeeded"] for report in reports.values()),
+        "failures": dict(sum((Counter(report["failures"]) for report in reports.values()), Counter[str]())),
+        "kept": {key: reports["kept"][key] for key in ("sent", "askedAgain")},
+        "ttftSeconds": reports["short"]["ttftSeconds"],
     }
 
 

@@ -90,6 +90,11 @@ CONTAINER_NOT_STARTED: Final = _reason(
     "The node cannot create or start the container.",
     "Read the message; `kubectl describe` the pod. If it says so on one node only, look at that node's runtime.",
 )
+SIDECAR_FAILED: Final = _reason(
+    "SidecarFailed",
+    "A container beside the engine's, a sidecar or an init container, ends again and again: the pod does not serve.",
+    "`kubectl logs POD -c NAME --previous` of the container that the message names; correct spec.podTemplate.",
+)
 STUCK_CREATING: Final = _reason(
     "StuckCreating",
     "A pod has a node, its container is not created, and no event of the pod that the operator may read says why.",

@@ -204,9 +204,16 @@ class Observed(APIModel):
     demand_tokens: Count | None = Field(
         default=None, description="Tokens of KV cache the traffic needs now, over the whole service."
     )
+    kv_use_percent: Annotated[int, Field(ge=0, le=100)] | None = Field(
+        default=None, description="Share of the KV cache in use, mean of all engines; follows in steps of 10."
+    )
     bottleneck: Word | None = Field(
         default=None, description="What limits the service now; docs/reference.md explains."
     )
+    evidence: Text | None = Field(
+        default=None, description="Why that is so: values, windows, thresholds, when the bottleneck was last another."
+    )
+    since: Time | None = Field(default=None, description="When the bottleneck was last another.")
 
 
 class Decision(APIModel):

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from plimsoll.api import names, reasons
+from plimsoll.api import metrics_reasons, names, reasons
+from plimsoll.api.findings import FINDINGS
 from plimsoll.api.reasons import REASONS
 from plimsoll.api.status import NOT_OBSERVED
 from plimsoll.core.plan.words import Section, sections
@@ -23,7 +24,16 @@ _GOOD: Final[Mapping[str, str]] = {
     names.KV_PREDICTION_ACCURATE: "True",
     names.EXPERIMENTING: "False",
 }
-_NOT_TOLD: Final = (reasons.NO_OBSERVATION.name, reasons.DISABLED.name)
+_NOT_TOLD: Final = tuple(
+    reason.name
+    for reason in (
+        reasons.NO_OBSERVATION,
+        reasons.DISABLED,
+        metrics_reasons.NO_TARGETS,
+        metrics_reasons.NO_REQUESTS,
+        metrics_reasons.NOTHING_SERVES,
+    )
+)
 _UNKNOWN: Final = "unknown"
 _UNKNOWN_REASON: Final = "This version does not know the reason: use the plimsoll of the operator's own version."
 
@@ -111,7 +121,14 @@ def _observed_rows(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     beside = f" (planned for an engine: {planned:,})" if real is not None and planned is not None else ""
     yield "KV tokens a pod", f"{_figure(real)}{beside}"
     yield "KV tokens needed", _figure(seen.get("demandTokens"))
+    if (use := seen.get("kvUsePercent")) is not None:
+        yield "KV cache in use", f"{use} %"
     yield "bottleneck", told["bottleneck"]
+    if finding := FINDINGS.get(told["bottleneck"]):
+        yield "", finding.meaning
+        if seen.get("evidence"):
+            yield "", f"Since {seen.get('since', _UNKNOWN)}: {seen['evidence']}"
+        yield "", f"What to do: {finding.runbook}"
     if told["unobserved"]:
         yield "not known yet", ", ".join(told["unobserved"])
 

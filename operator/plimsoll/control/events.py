@@ -6,15 +6,18 @@ from typing import Any, Final
 
 from plimsoll.adapters.ports import EVENTS, Clock, Cluster, ClusterError
 from plimsoll.api import names
+from plimsoll.api.findings import FINDINGS
 from plimsoll.core.conditions import Condition
+from plimsoll.core.diagnose import Finding
 from plimsoll.core.drift import digest
 from plimsoll.core.ledger import Entry
 
 log = logging.getLogger("plimsoll.events")
 
-TOLD: Final = (names.PLANNED, names.READY, names.STALLED)
+TOLD: Final = (names.PLANNED, names.READY, names.STALLED, names.METRICS_AVAILABLE, names.SLO_MET)
 """Conditions whose flips people want to see in ``kubectl describe``."""
 _GOOD: Final[Mapping[str, str]] = {names.PLANNED: "True", names.READY: "True"}
+_OBSERVED: Final = (names.METRICS_AVAILABLE, names.SLO_MET)
 MESSAGE_LIMIT: Final = 1000
 
 
@@ -41,11 +44,22 @@ class EventWriter:
                 text = f"{entry.kind} {entry.before} -> {entry.after}: {entry.message}"
                 await self._post(service, Condition(entry.kind, "True", entry.reason, text))
 
+    async def finding(self, service: Mapping[str, Any], before: str | None, finding: Finding | None) -> None:
+        """One event when something else limits the service than before; that nothing does is news only after it."""
+        if finding is None or finding.word == before or not (finding.kind.bad or _was_bad(before)):
+            return
+        status = "False" if finding.kind.bad else "True"
+        await self._post(service, Condition("Finding", status, finding.word, finding.message))
+
     async def _post(self, service: Mapping[str, Any], condition: Condition) -> None:
         try:
             await self._cluster.create(EVENTS, event(service, condition, self._clock.now()))
         except ClusterError as error:
             log.warning("event %s not written: %s", condition.reason, error.message)
+
+
+def _was_bad(finding: str | None) -> bool:
+    return finding in FINDINGS and FINDINGS[finding].bad
 
 
 def worth_telling(before: str | None, condition: Condition) -> bool:
@@ -55,6 +69,9 @@ def worth_telling(before: str | None, condition: Condition) -> bool:
     good = _GOOD.get(condition.type)
     if condition.type == names.STALLED:
         return condition.status == "True"
+    if condition.type in _OBSERVED:
+        # That nothing is known is the normal state of a fleet that starts, or that nobody asks anything.
+        return "False" in (condition.status, before)
     return good in (condition.status, before)
 
 

@@ -17,6 +17,7 @@ from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.creation import Creation
+from plimsoll.control.observer import Observer
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
@@ -80,6 +81,7 @@ class Reconciler:
     postmortem: Postmortem
     creation: Creation
     scaler: Scaler
+    observer: Observer
     autoscalers: Autoscalers
     wall_seconds: Callable[[], float]
     """Seconds since 1970: to compare with times that pods carry."""
@@ -91,6 +93,7 @@ class Reconciler:
             self.reporter.forget(key)
             self.children.forget(key)
             self.scaler.forget(key)
+            self.observer.forget(key)
             return None
         try:
             request = read_request(service)
@@ -115,7 +118,9 @@ class Reconciler:
         if self._unseen(key, request):
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, seen, size, step, applied, policy)
-        written = await self.reporter.report(key, service, facts, rollout.reported_plan(target, wanted), size)
+        observed = self.observer.observe(key, request, target.revision)
+        plan = rollout.reported_plan(target, wanted)
+        written = await self.reporter.report(key, service, facts, plan, size, observed)
         self.scaler.reported(key, size.entries)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS

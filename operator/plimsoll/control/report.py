@@ -1,6 +1,7 @@
 """Writing the status of a service, when it says something new and no more often than is worth it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from plimsoll.adapters.ports import SERVICES, Clock, Cluster, NotFoundError
@@ -10,6 +11,7 @@ from plimsoll.control.events import EventWriter
 from plimsoll.core import conditions, drift, ledger, status
 from plimsoll.core.conditions import Facts, Fleet
 from plimsoll.core.manifests.identity import selector_text, track_selector
+from plimsoll.core.observed import NOTHING_OBSERVED, Observed
 from plimsoll.core.sizing import Size
 
 
@@ -29,12 +31,18 @@ class Reporter:
         self._figures.pop(key, None)
 
     async def report(
-        self, key: Key, service: Mapping[str, Any], facts: Facts, plan: Mapping[str, Any] | None, size: Size
+        self,
+        key: Key,
+        service: Mapping[str, Any],
+        facts: Facts,
+        plan: Mapping[str, Any] | None,
+        size: Size,
+        observed: Observed = NOTHING_OBSERVED,
     ) -> float | None:
         """Write the status if it says something new; the seconds until a postponed figure may be written."""
         before = service.get("status") or {}
         generation = int(service["metadata"].get("generation", 0))
-        decided = conditions.decide(facts)
+        decided = conditions.decide(replace(facts, observed=observed.conditions(before)))
         fleet = facts.fleet or Fleet(wanted=size.replicas, floor=size.floor)
         after = {
             "observedGeneration": generation,
@@ -47,6 +55,8 @@ class Reporter:
         }
         if plan:
             after["plan"] = plan
+        if seen := observed.status(before.get("observed") or {}, self._clock.now()):
+            after["observed"] = seen
         if size.scaling:
             after["scaling"] = size.scaling
         if decisions := ledger.added(before.get("decisions") or (), size.entries, self._clock.now()):
@@ -60,6 +70,7 @@ class Reporter:
         if change == "flip":
             await self._events.transitions(service, before.get("conditions") or (), decided)
             await self._events.decisions(service, size.entries)
+            await self._events.finding(service, (before.get("observed") or {}).get("bottleneck"), observed.finding)
         return None
 
     def _wait_seconds(self, key: Key) -> float:

@@ -6,7 +6,7 @@ of the two knows is missing or left out, never counted wrongly.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -56,6 +56,8 @@ class Sampler:
         self._ticks = 0
         self._sampling: Sampling | None = None
         self._ready_since: dict[str, float] = {}
+        self._reported: set[str] = set()
+        """Uids of ready pods that reported everything once."""
         self._percentiles: dict[Key, int] = {}
         self._told: tuple[str, ...] = ()
 
@@ -65,13 +67,21 @@ class Sampler:
         return self._source is not None
 
     @property
+    def windows(self) -> Windows:
+        """How far back the figures look."""
+        return self._asking.windows
+
+    @property
     def newest(self) -> Sampling | None:
         """The newest tick's findings; one with a fault when ticks have stopped, None when there was none yet."""
         found = self._sampling
-        if found is None or self._monotonic() - found.at_seconds <= MISSED_TICKS * self._asking.interval_seconds:
+        if found is None:
+            return None
+        missed = int((self._monotonic() - found.at_seconds) / self._asking.interval_seconds)
+        if missed < MISSED_TICKS:
             return found
         fault = Fault("unreachable", "no tick of the sampler has ended for a while")
-        return replace(found, pods={}, faults={promql.NOW: fault})
+        return replace(found, tick=found.tick + missed, pods={}, faults={promql.NOW: fault})
 
     def look(self, key: Key) -> Look | None:
         """The service's fleet at the newest tick; None when no Prometheus is configured or none was sampled yet."""
@@ -88,6 +98,7 @@ class Sampler:
             engines_per_pod=_engines(service),
             percentile=percentile,
             ready_seconds=lambda uid: found.at_seconds - self._ready_since.get(uid, found.at_seconds),
+            is_new=lambda uid: self._is_new(uid, found.at_seconds),
         )
         return Look(view, found.at_seconds)
 
@@ -114,7 +125,8 @@ class Sampler:
             faults={name: fault for name, fault in found.items() if isinstance(fault, Fault)},
             warnings=tuple(dict.fromkeys(w for answer in answers.values() for w in answer.warnings)),
         )
-        self._sampling = replace(taken, scraped=await self._targets(source, taken))
+        lacking = [] if taken.error else self._lacking(taken)
+        self._sampling = replace(taken, **await self._targets(source, lacking)) if lacking else taken
         self._tell(self._sampling, len(asked), self._monotonic() - began)
         for key in running:
             self._queue.add(key)
@@ -131,23 +143,32 @@ class Sampler:
         self._ready_since = ready
         return found
 
-    async def _targets(self, source: MetricsSource, taken: Sampling) -> Mapping[PodKey, bool] | None:
-        """Of ready pods that lack something: whether Prometheus scrapes them. One query more, and only then."""
-        lacking = [] if taken.error else [pod for pod in self._ready_pods() if not _whole(pod, taken)]
-        if not lacking:
-            return None
-        answer = await source.query(promql.targets((name for _, name in lacking[:ASKED_ABOUT]), self._asking.labels))
-        if isinstance(answer, Fault):
-            return None
-        return {(s.labels.get("namespace", ""), s.labels.get("pod", "")): s.value == 1 for s in answer.series}
+    def _is_new(self, uid: str, at_seconds: float) -> bool:
+        since = self._ready_since.get(uid, at_seconds)
+        return uid not in self._reported and at_seconds - since < self._asking.windows.rate_seconds
 
-    def _ready_pods(self) -> list[PodKey]:
-        return [
-            (key.namespace, pod.name)
-            for key in self._cache.services()
-            for pod in self._cache.pods(key)
-            if STATES[pod.phase] == "ready"
-        ]
+    def _lacking(self, taken: Sampling) -> list[PodKey]:
+        """Ready pods that something is missing of; of the others it is kept that they reported everything once."""
+        lacking, whole = [], set()
+        for key in self._cache.services():
+            for pod in self._cache.pods(key):
+                if STATES[pod.phase] != "ready":
+                    continue
+                if _whole((key.namespace, pod.name), taken):
+                    whole.add(pod.uid)
+                else:
+                    lacking.append((key.namespace, pod.name))
+        self._reported = {uid for uid in self._reported | whole if uid in self._ready_since}
+        return lacking
+
+    async def _targets(self, source: MetricsSource, lacking: Sequence[PodKey]) -> dict[str, Any]:
+        """Whether Prometheus scrapes these pods at all. One query more, and only when something is missing."""
+        asked = lacking[:ASKED_ABOUT]
+        answer = await source.query(promql.targets((name for _, name in asked), self._asking.labels))
+        if isinstance(answer, Fault):
+            return {}
+        up = {(s.labels.get("namespace", ""), s.labels.get("pod", "")): s.value == 1 for s in answer.series}
+        return {"asked_about": frozenset(asked), "scraped": up}
 
     def _tell(self, taken: Sampling, asked: int, seconds: float) -> None:
         metrics.PROMETHEUS_QUERIES.inc(asked)

@@ -121,9 +121,8 @@ class Scaler:
         metrics.forget_service(key.namespace, key.name)
 
     def start_over(self) -> None:
-        """Another operator leads or has led: what was remembered may not be so any more, and is not told any longer."""
+        """Another operator has led meanwhile: what was remembered may not be so any more."""
         self._memories.clear()
-        metrics.forget_services()
 
     def reported(self, key: Key, entries: Sequence[Entry]) -> None:
         """These decisions are in the status now."""

@@ -88,6 +88,8 @@ class Facts:
     """Why a new template is not rolled out yet; the fleet goes on with the old one."""
     obstacle: Obstacle | None = None
     """Why the fleet is not what it should be, as far as its pods tell."""
+    observed: tuple[Condition, ...] = ()
+    """What the running engines show. It never touches the other conditions."""
 
 
 def decide(facts: Facts) -> tuple[Condition, ...]:
@@ -101,7 +103,7 @@ def decide(facts: Facts) -> tuple[Condition, ...]:
         _plan_update(facts),
         _limited(facts),
         _contested(facts),
-        *_unobserved(),
+        *_observed(facts),
     )
 
 
@@ -246,11 +248,13 @@ def _contested(facts: Facts) -> Condition:
     return _say(names.CONTESTED, "False", write_reasons.NOT_CONTESTED, "nobody else changes what the operator sets")
 
 
-def _unobserved() -> tuple[Condition, ...]:
+def _observed(facts: Facts) -> tuple[Condition, ...]:
     """Conditions that need observations of a running engine: unknown is said, never assumed."""
-    observed = (names.METRICS_AVAILABLE, names.SLO_MET, names.KV_PREDICTION_ACCURATE)
+    types = (names.METRICS_AVAILABLE, names.SLO_MET, names.KV_PREDICTION_ACCURATE)
+    unknown = {kind: _say(kind, "Unknown", reasons.NO_OBSERVATION, "nothing observed yet") for kind in types}
+    found = unknown | {condition.type: condition for condition in facts.observed}
     none_runs = _say(names.EXPERIMENTING, "False", reasons.NO_EXPERIMENT, "no experiment runs")
-    return (*(_say(kind, "Unknown", reasons.NO_OBSERVATION, "nothing observed yet") for kind in observed), none_runs)
+    return (*found.values(), none_runs)
 
 
 def _say(kind: str, status: str, reason: Reason, message: str) -> Condition:

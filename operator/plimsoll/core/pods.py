@@ -4,7 +4,7 @@ Only what a decision needs is kept, in words that do not change while nothing do
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
@@ -20,6 +20,7 @@ Phase = Literal["ready", "unready", "loading", "pending", "failing", "terminatin
 
 PULL_FAILURES: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 CONFIG_FAILURES: Final = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+CRASH_LOOP: Final = "CrashLoopBackOff"
 MESSAGE_LIMIT: Final = 300
 LAST_WORDS_LIMIT: Final = 4096
 _MISSING: Final = re.compile(r"(?i)secret|configmap|persistentvolumeclaim|references non-existent|couldn't find key")
@@ -103,6 +104,8 @@ def _phase(meta: Mapping[str, Any], status: Mapping[str, Any], container: Mappin
         return "failing"
     if _condition(status, "Ready").get("status") == "True":
         return "ready"
+    if _ailing(status):
+        return "failing"
     running = "running" in container.get("state", {})
     if running and container.get("started"):
         return "unready"
@@ -116,9 +119,11 @@ def _obstacle(meta: Mapping[str, Any], status: Mapping[str, Any], container: Map
     if status.get("phase") == "Failed":
         why = f"{status.get('reason') or 'Failed'}: {status.get('message') or 'the pod ended'}"
         return _says(rollout.POD_ENDED.name, why)
-    waiting = container.get("state", {}).get("waiting", {})
+    other = {} if _waits_in(container, PULL_FAILURES + CONFIG_FAILURES) else _ailing(status)
+    waiting = (other or container).get("state", {}).get("waiting", {})
     reason, message = waiting.get("reason", ""), waiting.get("message", "")
-    text = stable(f"{reason}: {message}".rstrip(": ").replace(meta["name"], "the pod"), MESSAGE_LIMIT)
+    where = f"container {other['name']}: " if other else ""
+    text = where + stable(f"{reason}: {message}".rstrip(": ").replace(meta["name"], "the pod"), MESSAGE_LIMIT)
     if reason in PULL_FAILURES:
         return Obstacle(rollout.IMAGE_PULL_FAILED.name, text, lasting=_NEVER.search(text) is not None)
     if reason in CONFIG_FAILURES:
@@ -126,7 +131,27 @@ def _obstacle(meta: Mapping[str, Any], status: Mapping[str, Any], container: Map
             way = f"create it in namespace {meta.get('namespace', '')}, and the pods go on by themselves"
             return Obstacle(rollout.OBJECT_MISSING.name, f"{text}; {way}", lasting=True)
         return Obstacle(rollout.CONTAINER_NOT_STARTED.name, text)
-    return None
+    return _failed_beside(other, meta["name"]) if other else None
+
+
+def _ailing(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A sidecar or init container that keeps the pod from serving; empty when none does."""
+    kept = [c for key in ("initContainerStatuses", "containerStatuses") for c in status.get(key) or ()]
+    failures = (*PULL_FAILURES, *CONFIG_FAILURES, CRASH_LOOP)
+    return next((c for c in kept if c.get("name") != CONTAINER and _waits_in(c, failures)), {})
+
+
+def _waits_in(container: Mapping[str, Any], reasons: Collection[str]) -> bool:
+    return container.get("state", {}).get("waiting", {}).get("reason", "") in reasons
+
+
+def _failed_beside(container: Mapping[str, Any], pod: str) -> Obstacle:
+    """A container beside the engine's that ends again and again."""
+    ended = container.get("lastState", {}).get("terminated", {})
+    code, words = ended.get("exitCode", "?"), str(ended.get("message") or "").strip()
+    said = f" It said: {words[-MESSAGE_LIMIT:]}" if words else ""
+    text = f"container {container['name']} ends again and again (exit code {code}).{said}".replace(pod, "the pod")
+    return Obstacle(rollout.SIDECAR_FAILED.name, stable(text, 2 * MESSAGE_LIMIT))
 
 
 def _says(reason: str, text: str) -> Obstacle:

@@ -53,7 +53,8 @@ def queries(windows: Windows, matchers: Mapping[str, str], percentiles: Iterable
     wanted = sorted({percentile_asked(p) for p in percentiles} or {PERCENTILES[-2]})
     rates = {
         Signal.PREEMPTIONS: ask.rate(names.PREEMPTIONS),
-        Signal.REQUESTS: ask.rate(names.FINISHED, "finished_reason"),
+        Signal.REQUESTS: ask.arrivals(),
+        Signal.FINISHED: ask.rate(names.FINISHED, "finished_reason"),
         Signal.PROMPT_TOKENS: ask.rate(names.PROMPT_TOKENS),
         Signal.GENERATION_TOKENS: ask.rate(names.GENERATION_TOKENS),
         Signal.REJECTED: ask.rate(names.REJECTIONS, "reason"),
@@ -106,6 +107,14 @@ class _Ask:
         rates = self._over("rate", metric.names, window or self.rate_window)
         once = f"max by ({BY}{', ' + inner if inner else ''}) ({rates})"
         return f"sum by ({BY}) ({once})" if inner else once
+
+    def arrivals(self) -> str:
+        """No counter counts them: those that finished, and by how much more run or wait now than before."""
+        more = (self.slope(names.RUNNING), self.slope(names.WAITING))
+        return f"clamp_min({' + '.join((self.rate(names.FINISHED, 'finished_reason'), *more))}, 0)"
+
+    def slope(self, metric: EngineMetric) -> str:
+        return f"max by ({BY}) ({self._over('deriv', metric.names, self.rate_window)})"
 
     def ratio(self, part: EngineMetric, whole: EngineMetric) -> str:
         """NaN, where there is nothing to divide, is left out by the comparison."""

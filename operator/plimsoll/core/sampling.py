@@ -59,9 +59,10 @@ class Sampling:
     faults: Mapping[str, Fault] = field(default_factory=dict)
     """By the query's name."""
     warnings: tuple[str, ...] = ()
+    asked_about: frozenset[PodKey] = frozenset()
+    """Pods that something is missing of, whose scrape targets were looked for."""
     scraped: Mapping[PodKey, bool] | None = None
-    """Of the pods that something is missing of: those Prometheus has a target for, and whether its scrape works. None:
-    not asked, or no answer."""
+    """Of those, the ones that Prometheus has a target for, and whether its scrape works. None: not asked, no answer."""
 
     @property
     def error(self) -> Fault | None:
@@ -98,10 +99,11 @@ def view(
     engines_per_pod: int = 1,
     percentile: int = 95,
     ready_seconds: Callable[[str], float] = lambda _: 0.0,
+    is_new: Callable[[str], bool] = lambda _: False,
 ) -> FleetView:
     """A fleet's pods as the API server shows them, with what was sampled of each; others' samples are left out.
 
-    ``ready_seconds`` by the pod's uid: how long it has been ready.
+    By a pod's uid: ``ready_seconds``, how long it has been ready, and whether it ``is_new``.
     """
     asked = promql.percentile_asked(percentile)
     seen = tuple(
@@ -113,6 +115,7 @@ def view(
                 engine: {signal: reading for (signal, of), reading in said.items() if of in (0, asked)}
                 for engine, said in sampling.pods.get((namespace, pod.name), {}).items()
             },
+            is_new(pod.uid),
         )
         for pod in pods
     )

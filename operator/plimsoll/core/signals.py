@@ -20,7 +20,7 @@ class Signal(StrEnum):
     RUNNING = "running requests"
     WAITING = "waiting requests"
     PREEMPTIONS = "preemptions a second"
-    REQUESTS = "requests a second"
+    REQUESTS = "arriving requests a second"
     FINISHED = "finished requests a second"
     PROMPT_TOKENS = "prompt tokens a second"
     GENERATION_TOKENS = "generated tokens a second"
@@ -122,6 +122,8 @@ class PodView:
     ready_seconds: float = math.inf
     """How long it has been ready."""
     engines: Mapping[str, Mapping[Signal, Reading]] = field(default_factory=dict)
+    new: bool = False
+    """It became ready a moment ago, and has not reported everything yet: that is no fault."""
 
 
 @dataclass(frozen=True)

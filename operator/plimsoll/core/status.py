@@ -52,7 +52,7 @@ def manifest(service: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str,
 def _essence(status: Mapping[str, Any]) -> object:
     conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in status.get("conditions") or ()]
     kept = {k: status.get(k) for k in ("observedGeneration", "servedBy", "selector", "replicas", "plan", "decisions")}
-    return sorted(map(str, conditions)), kept
+    return sorted(map(str, conditions)), kept, (status.get("observed") or {}).get("bottleneck")
 
 
 def _matches(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -50,6 +50,12 @@ CONTESTS: Final = st.builds(Contest, PROBLEMS, st.booleans())
 OBSTACLES: Final = st.builds(
     Obstacle, st.sampled_from(["NoFreeGPU", "BadFlag", "NoSpareGPU"]), st.just("because of something"), st.booleans()
 )
+OBSERVED: Final = st.tuples(
+    *(
+        st.builds(Condition, st.just(kind), st.sampled_from(["True", "False", "Unknown"]), st.just("R"), st.just("m"))
+        for kind in (names.METRICS_AVAILABLE, names.SLO_MET)
+    )
+)
 _BY_TYPE: Final = {
     bool: st.booleans(),
     str: _TEXTS,
@@ -57,6 +63,7 @@ _BY_TYPE: Final = {
     Fleet | None: st.none() | FLEETS,
     Contest | None: st.none() | CONTESTS,
     Obstacle | None: st.none() | OBSTACLES,
+    tuple[Condition, ...]: st.just(()) | OBSERVED,
 }
 FACTS: Final = st.builds(Facts, **{f.name: _BY_TYPE[f.type] for f in dataclasses.fields(Facts)})  # type: ignore[index]
 """Any combination of facts; a new field of Facts is part of it as soon as its type is known here."""

@@ -1,7 +1,11 @@
 """What people and GitOps tools read, for the situations a service can be in."""
 
+from dataclasses import replace
+
+from hypothesis import given
+
 from plimsoll.core.conditions import Condition, Facts, decide, merge
-from tests.unit.core.situations import REFUSED, SERVING, by_type
+from tests.unit.core.situations import FACTS, OBSERVED, REFUSED, SERVING, by_type
 
 
 def test_every_condition_is_there_from_the_first_visit_and_has_a_reason() -> None:
@@ -14,6 +18,14 @@ def test_every_condition_is_there_from_the_first_visit_and_has_a_reason() -> Non
 def test_what_was_not_observed_is_unknown() -> None:
     found = by_type(Facts(planned="p", fleet=SERVING))
     assert {found[t].status for t in ("MetricsAvailable", "SLOMet", "KVPredictionAccurate")} == {"Unknown"}
+
+
+@given(FACTS, OBSERVED)
+def test_what_engines_show_is_told_and_touches_no_other_condition(
+    facts: Facts, observed: tuple[Condition, ...]
+) -> None:
+    before, after = by_type(replace(facts, observed=())), by_type(replace(facts, observed=observed))
+    assert {t: after[t] for t in after} == {**before, **{c.type: c for c in observed}}
 
 
 def test_the_transition_time_moves_on_a_flip_only() -> None:

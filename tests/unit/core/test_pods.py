@@ -71,6 +71,62 @@ def test_what_the_node_says_has_a_reason(container: dict[str, Any], reason: str,
     assert (obstacle.reason, obstacle.lasting) == (reason, lasting)
 
 
+def _beside(container: dict[str, Any], engine: dict[str, Any], *, init: bool = False) -> dict[str, Any]:
+    pod = _pod(engine, {"Ready": "False"})
+    key = "initContainerStatuses" if init else "containerStatuses"
+    pod["status"].setdefault(key, []).append({"name": "proxy", **container})
+    return pod
+
+
+CRASHES = {**_waiting("CrashLoopBackOff", "back-off 5m0s restarting"), "lastState": {"terminated": {"exitCode": 3}}}
+STARTED = {**RUNNING, "started": True, "ready": True}
+
+
+@pytest.mark.parametrize(
+    ("pod", "reason", "says"),
+    [
+        pytest.param(
+            _beside(CRASHES, STARTED), "SidecarFailed", "container proxy ends again and again (exit code 3)", id="ends"
+        ),
+        pytest.param(
+            _beside(_waiting("ImagePullBackOff", "not found"), STARTED),
+            "ImagePullFailed",
+            "container proxy: ImagePullBackOff",
+            id="its image is not there",
+        ),
+        pytest.param(
+            _beside(_waiting("CreateContainerConfigError", 'configmap "c" not found'), RUNNING),
+            "ObjectMissing",
+            'container proxy: CreateContainerConfigError: configmap "c" not found',
+            id="its ConfigMap is not there",
+        ),
+        pytest.param(
+            _beside(CRASHES, _waiting("PodInitializing"), init=True),
+            "SidecarFailed",
+            "container proxy",
+            id="an init container before the engine",
+        ),
+        pytest.param(
+            _beside(_waiting("ImagePullBackOff", "x"), _waiting("ErrImagePull", "denied")),
+            "ImagePullFailed",
+            "ErrImagePull: denied",
+            id="the engine's own trouble first",
+        ),
+    ],
+)
+def test_a_container_beside_the_engine_is_named(pod: dict[str, Any], reason: str, says: str) -> None:
+    state = _state(pod)
+    assert state.phase == "failing"
+    assert state.obstacle is not None
+    assert state.obstacle.reason == reason
+    assert says in state.obstacle.message
+
+
+@pytest.mark.parametrize("beside", [_waiting("ContainerCreating"), {"state": {"terminated": {"exitCode": 0}}}])
+def test_a_sidecar_that_only_starts_or_is_done_is_in_nobodys_way(beside: dict[str, Any]) -> None:
+    assert _state(_beside(beside, RUNNING)).phase == "loading"
+
+
 def test_how_an_engine_ended_is_kept_for_the_log_to_be_read() -> None:
     ended = _state(_pod({**_waiting("CrashLoopBackOff"), "restartCount": 3, "lastState": {"terminated": ENDED}})).ended
     assert ended is not None
@@ -85,6 +141,9 @@ def test_times_tell_how_long_a_phase_lasts() -> None:
     assert pending.since_seconds is not None
     assert loading.since_seconds is not None
     assert loading.since_seconds - pending.since_seconds == 60
+    waited = _pod(None, {"PodScheduled": "True"})
+    waited["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
+    assert _state(waited).since_seconds == loading.since_seconds  # for a node, not for its container
 
 
 def test_a_pod_in_deletion_is_terminating_whatever_else_it_says() -> None:

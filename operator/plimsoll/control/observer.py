@@ -1,0 +1,111 @@
+"""Watches what limits each service, a tick after the other: what was said of it stays until it is no longer so."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from plimsoll import metrics
+from plimsoll.control.cache import Key
+from plimsoll.control.sampler import Sampler
+from plimsoll.core import availability, latencies, observed
+from plimsoll.core.diagnose import Finding, diagnose
+from plimsoll.core.evidence import Case
+from plimsoll.core.latencies import Targets
+from plimsoll.core.manifests.revision import Revision
+from plimsoll.core.observed import Figures, Observed
+from plimsoll.core.replica import capacity_of
+from plimsoll.core.request import Request
+from plimsoll.core.sampling import Sampling
+from plimsoll.core.signals import FleetView, Signal
+from plimsoll.core.steady import Steady, Verdict
+
+_SPECULATION: Final = "--speculative-config"
+
+
+@dataclass(frozen=True)
+class _Memory:
+    tick: int = 0
+    available: Steady[Verdict] = field(default_factory=Steady)
+    slo: Steady[Verdict] = field(default_factory=Steady)
+    finding: Steady[Finding] = field(default_factory=Steady)
+    figures: Figures = field(default_factory=Figures)
+
+
+class Observer:
+    """What is said of every service. It forgets with the process; the status keeps what was said last."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self._sampler = sampler
+        self._memories: dict[Key, _Memory] = {}
+
+    def forget(self, key: Key) -> None:
+        """The service is gone."""
+        if (memory := self._memories.pop(key, None)) and memory.finding.said:
+            metrics.show(metrics.FINDING, *key, None, memory.finding.said.word)
+
+    def start_over(self) -> None:
+        """Another operator has led meanwhile: what was remembered may not be so any more."""
+        self._memories.clear()
+
+    def observe(self, key: Key, request: Request, revision: Revision | None) -> Observed:
+        """What the service's engines show, with the newest tick counted once however often this is asked."""
+        if not self._sampler.configured:
+            said = availability.without_prometheus()
+            return Observed(said, replace(said, message="without Prometheus no latency is known"))
+        found, look = self._sampler.newest, self._sampler.look(key)
+        if found is None or look is None or revision is None:
+            return Observed()
+        memory = self._memories.get(key, _Memory())
+        if found.tick != memory.tick:
+            case = self._case(request, revision, look.view)
+            before, memory = memory, _after(memory, found, case, key.namespace)
+            self._memories[key] = memory
+            _show(key, revision, case, memory)
+            _show_finding(key, before.finding.said, memory.finding.said)
+        return Observed(memory.available.said, memory.slo.said, memory.finding.said, memory.figures)
+
+    def _case(self, request: Request, revision: Revision, view: FleetView) -> Case:
+        capacity = capacity_of(revision.plan, request.spec, view)
+        targets = Targets(
+            capacity.ttft_seconds,
+            capacity.itl_seconds,
+            round(100 * capacity.percentile),
+            any(str(arg).startswith(_SPECULATION) for arg in revision.plan["choice"].get("args", ())),
+        )
+        return Case(view, capacity, targets, self._sampler.windows)
+
+
+def _after(memory: _Memory, found: Sampling, case: Case, namespace: str) -> _Memory:
+    available = memory.available.after(availability.judge(case.view, found, namespace))
+    figures = memory.figures.after(observed.figures(case.view, case.capacity))
+    return _Memory(
+        tick=found.tick,
+        available=available,
+        slo=memory.slo.after(latencies.judge(case.view, case.targets)),
+        finding=memory.finding.after(diagnose(case)),
+        figures=memory.figures if _missed_one(available, case) else figures,
+    )
+
+
+def _missed_one(available: Steady[Verdict], case: Case) -> bool:
+    """One tick that says nothing, between others that do."""
+    return not case.view.complete and available.said is not None and available.said.status == "True"
+
+
+def _show(key: Key, revision: Revision, case: Case, memory: _Memory) -> None:
+    """The same as metrics, each tick; of what is not known there is no series."""
+    said, view = memory.available.said, case.view
+    whole = None if said is None else float(said.status == "True")
+    metrics.show(metrics.METRICS_COMPLETE, *key, whole)
+    metrics.show(metrics.KV_USE, *key, view.mean(Signal.USAGE).value)
+    metrics.show(metrics.KV_TOKENS_PLANNED, *key, float(revision.plan["kv"]["tokens"]))
+    metrics.show(metrics.KV_TOKENS_OBSERVED, *key, view.mean(Signal.POOL_TOKENS).value)
+    for name, latency in zip(metrics.LATENCIES, case.latencies, strict=True):
+        metrics.show(metrics.LATENCY_RATIO, *key, latency.ratio if latency else None, name)
+
+
+def _show_finding(key: Key, before: Finding | None, now: Finding | None) -> None:
+    """One series: of the present finding."""
+    if before and (now is None or before.word != now.word):
+        metrics.show(metrics.FINDING, *key, None, before.word)
+    if now:
+        metrics.show(metrics.FINDING, *key, 1, now.word)
