@@ -113,10 +113,11 @@ class Fleet:
         prompt_tokens: int,
         output_tokens: int,
         seconds: float,
+        enough: Callable[[LoadReport], bool] = lambda _: False,
     ) -> LoadReport:
         """Requests to the Ready pods with these labels, as a client library behind a load balancer sends them."""
         targets = partial(self._targets, namespace, selector)
-        return await load.generate(targets, rate, prompt_tokens, output_tokens, seconds)
+        return await load.generate(targets, rate, prompt_tokens, output_tokens, seconds, enough=enough)
 
     def _targets(self, namespace: str, selector: Mapping[str, str]) -> list[Target]:
         return [
