@@ -21,6 +21,7 @@ from plimsoll.core.conditions import Problem
 from plimsoll.core.ledger import SCALE, Entry
 from plimsoll.core.limits import limits
 from plimsoll.core.manifests.revision import Revision
+from plimsoll.core.manifests.workload import workload_of
 from plimsoll.core.outlook import Scene
 from plimsoll.core.pods import PodState
 from plimsoll.core.replica import capacity_of
@@ -253,7 +254,7 @@ class Scaler:
             ours=fleet.other is None,
             scaling=_told(fleet, start, count, decision, scene),
             limited=self._limited(fleet, memory, decision, scene),
-            contest=contest(fleet.other) if fleet.other else None,
+            contest=contest(fleet.other, _kind(fleet)) if fleet.other else None,
             refused=self._refused(fleet) if self._may_not_sleep(fleet) else None,
             entries=tuple(memory.unreported),
             again_seconds=until,
@@ -321,6 +322,10 @@ def _asleep(request: Request, idle: Idle, now: float) -> Decision | None:
     activation = request.spec.scaling.activation
     seconds = duration_seconds(activation.idle_after) if activation and activation.idle_after else IDLE_SECONDS
     return Decision(0, f"no request for {seconds:.0f} s", wanted=0) if idle.lasts(now, seconds) else None
+
+
+def _kind(fleet: Fleet) -> str:
+    return workload_of(fleet.request.name, fleet.revision).kind
 
 
 def _product(fleet: Fleet) -> str:
