@@ -1,29 +1,51 @@
-"""The engine behind a fake vLLM server: what the server needs of it, and a simple one that fulfils it.
+"""The engine behind a fake vLLM server: what the server needs of it, and the simulator's engine in real time.
 
-:class:`SimpleEngine` has continuous batching with one pool of blocks, first-come admission of whole prompts and
-preemption by recomputation, as vLLM 0.32 schedules, at a fixed prefill rate and step time.
+One model of an engine serves the lab, the simulator and their tests: ``plimsoll.sim.engine``, held to measured runs of
+vLLM. It takes the layout as figures from the recording; neither computes one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from e2e.fleet.pool import Pool
+from plimsoll.sim.blocks import BlockPool
+from plimsoll.sim.counters import Counters
+from plimsoll.sim.engine import EngineLimits
+from plimsoll.sim.live import LiveEngine
+from plimsoll.sim.requests import Request
+from plimsoll.sim.steps import FittedSteps
+
+TICK_SECONDS: Final = 0.02
+"""Tokens are handed out no more often: a busy fleet must not take the machine that tests it."""
+_FAR_TOKENS: Final = 1 << 24
 
 
 @dataclass(frozen=True)
 class Speed:
-    """How fast the fake computes: an 8B-class model on an 80 GB card by default."""
+    """How fast the fake computes: an 8B-class model on an 80 GB card by default. ``time_factor`` 2: twice as fast."""
 
     prefill_tokens_per_second: float = 20_000
     step_seconds: float = 0.012
-    step_seconds_per_request: float = 0.0001
+    step_seconds_per_request: float = 0.00005
+    time_factor: float = 1.0
+
+    @property
+    def cost(self) -> FittedSteps:
+        """The same as the simulator takes it."""
+        return FittedSteps(
+            base_seconds=self.step_seconds,
+            weights_seconds=0.0,
+            token_seconds=1 / self.prefill_tokens_per_second,
+            context_seconds=0.0,
+            prefill_seconds=0.0,
+            request_seconds=self.step_seconds_per_request,
+        )
 
 
 class Recorder(Protocol):
@@ -34,7 +56,7 @@ class Recorder(Protocol):
 
 
 class Engine(Protocol):
-    """What a server needs. A simulator may take :class:`SimpleEngine`'s place."""
+    """What a server needs."""
 
     @property
     def running(self) -> int: ...
@@ -53,70 +75,83 @@ class Engine(Protocol):
     async def close(self) -> None: ...
 
 
+def block_pool(pool: Pool) -> BlockPool:
+    """The recorded layout as the simulator sees it: groups that keep every token, windows, states."""
+    groups = pool.layout.groups
+    far = [group.blocks(_FAR_TOKENS, 0) for group in groups]
+    states = [not group.specs for group in groups]
+    full = [not state and blocks > pool.num_blocks for blocks, state in zip(far, states, strict=True)]
+    capped = [b for b, state, grows in zip(far, states, full, strict=True) if not state and not grows]
+    return BlockPool(
+        num_blocks=max(2, pool.num_blocks),
+        block_size_tokens=pool.layout.block_tokens,
+        full_groups=sum(full),
+        capped_groups=tuple(capped),
+        state_blocks=sum(b for b, state in zip(far, states, strict=True) if state),
+    )
+
+
 @dataclass(eq=False)
-class _Request:
-    prompt_tokens: int
-    output_tokens: int
-    arrived: float
+class _Client:
+    """Who waits for a request's tokens."""
+
     tokens: asyncio.Queue[str | None] = field(default_factory=asyncio.Queue)
-    computed: int = 0
-    generated: int = 0
-    held_blocks: int = 0
-    preemptions: int = 0
-    admitted_at: float | None = None
-    first_token_at: float | None = None
-    last_token_at: float | None = None
-
-    @property
-    def to_compute(self) -> int:
-        """Prompt and what was generated before a preemption."""
-        return self.prompt_tokens + self.generated
+    handed: int = 0
 
 
-class SimpleEngine:
-    """One asyncio task while there is work, none when idle."""
+class SimulatedEngine:
+    """The simulator's engine against the clock. One asyncio task while there is work, none when idle."""
 
     def __init__(self, pool: Pool, recorder: Recorder, speed: Speed | None = None) -> None:
-        self._pool, self._recorder, self._speed = pool, recorder, speed or Speed()
-        self._waiting: deque[_Request] = deque()
-        self._running: list[_Request] = []
-        self._usable = max(1, pool.num_blocks - 1)
+        self._pool, self._recorder, self._speed = block_pool(pool), recorder, speed or Speed()
+        self._limits = EngineLimits(pool.max_num_seqs, pool.max_num_batched_tokens, pool.layout.prefix_caching)
+        self._began = time.monotonic()
+        self._clients: dict[Request, _Client] = {}
         self._loop: asyncio.Task[None] | None = None
+        self._start_over()
+
+    def _start_over(self) -> None:
+        self._engine = LiveEngine(self._pool, self._limits, self._speed.cost)
+        self._seen = _totals(self._engine.counters)
 
     @property
     def running(self) -> int:
-        return len(self._running)
+        return self._engine.running
 
     @property
     def waiting(self) -> int:
-        return len(self._waiting)
+        return self._engine.waiting
 
     @property
     def waiting_tokens(self) -> int:
-        return sum(request.prompt_tokens for request in self._waiting)
+        never = float("inf")
+        return sum(request.prompt_tokens for request in self._clients if request.scheduled_seconds == never)
 
     @property
     def usage(self) -> float:
-        return sum(request.held_blocks for request in self._running) / self._usable
+        return self._engine.usage(min(self._now(), self._engine.next_seconds))
 
     async def generate(self, prompt_tokens: int, output_tokens: int) -> AsyncGenerator[str | None, None]:
-        request = _Request(prompt_tokens, output_tokens, time.monotonic())
-        self._waiting.append(request)
+        now = self._now()
+        self._catch_up(now)
+        request, client = Request(now, prompt_tokens, output_tokens), _Client()
+        self._clients[request] = client
+        self._engine.submit(request, now)
         if self._loop is None or self._loop.done():
             self._loop = asyncio.create_task(self._run())
         try:
-            while (reason := await request.tokens.get()) is None:
+            while (reason := await client.tokens.get()) is None:
                 yield None
             yield reason
         finally:
             self._forget(request)
 
     def abort_all(self) -> None:
-        for request in [*self._running, *self._waiting]:
-            request.tokens.put_nowait("abort")
+        for client in self._clients.values():
+            client.tokens.put_nowait("abort")
             self._recorder.count("request_success", finished_reason="abort")
-        self._running.clear()
-        self._waiting.clear()
+        self._clients.clear()
+        self._start_over()
 
     async def close(self) -> None:
         self.abort_all()
@@ -125,120 +160,98 @@ class SimpleEngine:
             with suppress(asyncio.CancelledError):
                 await self._loop
 
+    def _now(self) -> float:
+        return (time.monotonic() - self._began) * self._speed.time_factor
+
     async def _run(self) -> None:
-        while self._running or self._waiting:
-            preempted = self._grow()
-            if not preempted:
-                self._admit()
-            prefilled = self._schedule_prefill()
-            decoding = [request for request in self._running if request.computed >= request.to_compute]
-            await asyncio.sleep(self._step_seconds(prefilled, len(decoding)))
-            self._recorder.observe("iteration_tokens_total", prefilled + len(decoding))
-            for request in decoding:
-                if request in self._running:  # it may have left during the step
-                    self._token(request)
+        while self._engine.outstanding:
+            self._catch_up(self._now())
+            self._engine.pause(self._now())
+            wait = (self._engine.next_seconds - self._now()) / self._speed.time_factor
+            await asyncio.sleep(max(TICK_SECONDS, min(wait, 1.0)))
 
-    def _step_seconds(self, prefilled: int, decoding: int) -> float:
-        speed = self._speed
-        prefill = prefilled / speed.prefill_tokens_per_second
-        return speed.step_seconds + prefill + decoding * speed.step_seconds_per_request
+    def _catch_up(self, now: float) -> None:
+        """Everything that has happened by now."""
+        while self._engine.next_seconds <= now:
+            steps = self._engine.steps
+            done = self._engine.advance()
+            self._report(steps)
+            for request, client in self._clients.items():
+                self._hand_out(request, client)
+            for request in done:
+                self._finish(request)
 
-    def _grow(self) -> bool:
-        """Give every running request the block of its next token; the last come makes room when there is none."""
-        preempted = False
-        for request in list(self._running):
-            needed = self._pool.blocks_held(request.to_compute + 1)
-            while request in self._running and needed - request.held_blocks > self._free:
-                self._preempt(self._running[-1])
-                preempted = True
-            request.held_blocks = max(needed, request.held_blocks) if request in self._running else 0
-        return preempted
+    def _report(self, steps: int) -> None:
+        """What the counters have gained, under vLLM's names."""
+        before, self._seen = self._seen, _totals(self._engine.counters)
+        gained = {name: self._seen[name] - before[name] for name in before}
+        record = self._recorder
+        for name in ("prompt_tokens", "generation_tokens", "num_preemptions"):
+            record.count(name, gained[name])
+        record.count("prompt_tokens_by_source", gained["prompt_tokens"], source="local_compute")
+        record.count("prefix_cache_queries", gained["queried"])
+        record.count("prefix_cache_hits", gained["hits"])
+        for _ in range(steps):
+            record.observe("iteration_tokens_total", (gained["computed"] + gained["generation_tokens"]) / steps)
+        times = int(gained["itl_count"])
+        for _ in range(times):
+            record.observe("inter_token_latency_seconds", gained["itl_seconds"] / times / self._speed.time_factor)
 
-    def _preempt(self, victim: _Request) -> None:
-        if len(self._running) == 1:  # alone and still too long for the pool: nobody can make room
-            self._finish(victim, "length")
-            return
-        self._running.remove(victim)
-        victim.held_blocks = victim.computed = 0
-        victim.preemptions += 1
-        self._waiting.appendleft(victim)
-        self._recorder.count("num_preemptions")
+    def _hand_out(self, request: Request, client: _Client) -> None:
+        produced = self._engine.produced(request)
+        if produced and not client.handed:
+            self._recorder.observe("time_to_first_token_seconds", request.ttft_seconds / self._speed.time_factor)
+        while client.handed < produced:
+            client.handed += 1
+            client.tokens.put_nowait(None)
 
-    def _admit(self) -> None:
-        """First come, first served; a prompt that does not fit stops the line (``scheduler_reserve_full_isl``)."""
-        while self._waiting and len(self._running) < self._pool.max_num_seqs:
-            needed = self._pool.blocks_held(self._waiting[0].to_compute + 1)
-            if needed > self._free and self._running:
-                return
-            request = self._waiting.popleft()
-            request.held_blocks = needed
-            request.admitted_at = request.admitted_at or time.monotonic()
-            self._running.append(request)
-
-    def _schedule_prefill(self) -> int:
-        """Chunked prefill: decodes take a token each, prompts share the rest of the budget."""
-        budget = left = max(1, self._pool.max_num_batched_tokens - len(self._running))
-        for request in self._running:
-            chunk = min(left, request.to_compute - request.computed)
-            request.computed += chunk
-            left -= chunk
-        return budget - left
-
-    def _token(self, request: _Request) -> None:
-        now = time.monotonic()
-        request.generated += 1
-        request.computed += 1
-        if request.first_token_at is None or request.last_token_at is None:
-            request.first_token_at = now
-            self._recorder.observe("time_to_first_token_seconds", now - request.arrived)
-            self._count_prompt(request)
-        else:
-            self._recorder.observe("inter_token_latency_seconds", now - request.last_token_at)
-        request.last_token_at = now
-        self._recorder.count("generation_tokens")
-        request.tokens.put_nowait(None)
-        if request.generated >= request.output_tokens:
-            self._finish(request, "length")
-
-    def _count_prompt(self, request: _Request) -> None:
-        self._recorder.count("prompt_tokens", request.prompt_tokens)
-        self._recorder.count("prompt_tokens_by_source", request.prompt_tokens, source="local_compute")
-        self._recorder.count("prefix_cache_queries", request.prompt_tokens)
-
-    def _finish(self, request: _Request, reason: str) -> None:
-        self._running.remove(request)
-        request.tokens.put_nowait(reason)
-        self._recorder.count("request_success", finished_reason=reason)
-        for name, value in _request_figures(request, time.monotonic()).items():
+    def _finish(self, request: Request) -> None:
+        client = self._clients.pop(request, None)
+        if client is None:
+            return  # its own client has left
+        client.tokens.put_nowait("length")
+        self._recorder.count("request_success", finished_reason="length")
+        for name, value in _request_figures(request, self._speed.time_factor).items():
             self._recorder.observe(name, value)
 
-    def _forget(self, request: _Request) -> None:
-        """The client went away, or the request is done and in neither list."""
-        for requests in (self._running, self._waiting):
-            if request in requests:
-                requests.remove(request)
-                self._recorder.count("request_success", finished_reason="abort")
-
-    @property
-    def _free(self) -> int:
-        return self._usable - sum(request.held_blocks for request in self._running)
+    def _forget(self, request: Request) -> None:
+        """The client went away; nothing to do when its request is done."""
+        if self._clients.pop(request, None) is not None:
+            now = self._now()
+            self._catch_up(now)
+            self._engine.cancel(request, now)
+            self._recorder.count("request_success", finished_reason="abort")
 
 
-def _request_figures(request: _Request, now: float) -> dict[str, float]:
-    """The per-request histograms that vLLM fills when a request ends (seconds and tokens)."""
-    admitted = request.admitted_at or now
-    first = request.first_token_at or now
-    gaps = max(1, request.generated - 1)
+def _totals(counters: Counters) -> dict[str, float]:
     return {
-        "e2e_request_latency_seconds": now - request.arrived,
-        "request_queue_time_seconds": admitted - request.arrived,
+        "prompt_tokens": counters.prompt_tokens,
+        "generation_tokens": counters.generation_tokens,
+        "num_preemptions": counters.preemptions,
+        "computed": counters.prefilled_tokens,
+        "queried": counters.prefix_queried_tokens,
+        "hits": counters.prefix_hit_tokens,
+        "itl_count": counters.itl.count,
+        "itl_seconds": counters.itl.total,
+    }
+
+
+def _request_figures(request: Request, time_factor: float) -> dict[str, float]:
+    """The per-request histograms that vLLM fills when a request ends (seconds and tokens)."""
+    arrived, admitted = request.arrival_seconds, request.scheduled_seconds
+    first, done = request.first_token_seconds, request.finish_seconds
+    seconds = {
+        "e2e_request_latency_seconds": done - arrived,
+        "request_queue_time_seconds": admitted - arrived,
         "request_prefill_time_seconds": first - admitted,
-        "request_decode_time_seconds": now - first,
-        "request_inference_time_seconds": now - admitted,
-        "request_time_per_output_token_seconds": (now - first) / gaps,
+        "request_decode_time_seconds": done - first,
+        "request_inference_time_seconds": done - admitted,
+        "request_time_per_output_token_seconds": request.tpot_seconds,
+    }
+    return {name: value / time_factor for name, value in seconds.items()} | {
         "request_prompt_tokens": request.prompt_tokens,
-        "request_generation_tokens": request.generated,
-        "request_max_num_generation_tokens": request.generated,
+        "request_generation_tokens": request.output_tokens,
+        "request_max_num_generation_tokens": request.output_tokens,
         "request_params_max_tokens": request.output_tokens,
         "request_params_n": 1,
         "request_num_preemptions": request.preemptions,

@@ -13,7 +13,7 @@ from e2e.fleet import launcher, load
 from e2e.fleet.addresses import AddressBlock
 from e2e.fleet.api import Api, read_kubeconfig
 from e2e.fleet.control import ControlServer
-from e2e.fleet.engine import SimpleEngine
+from e2e.fleet.engine import SimulatedEngine
 from e2e.fleet.gpus import GIB
 from e2e.fleet.kubelet import Kubelet
 from e2e.fleet.load import LoadReport, Target
@@ -46,7 +46,7 @@ class Fleet:
         load_seconds: float = 5.0,
         back_off_scale: float = 1.0,
         heartbeat_seconds: float = 5.0,
-        engine: EngineFactory = SimpleEngine,
+        engine: EngineFactory = SimulatedEngine,
         control_socket: Path | None = None,
         start: Callable[[Launch], Process] | None = None,
         fault_prometheus: Callable[[str], None] | None = None,
@@ -122,10 +122,11 @@ class Fleet:
         prompt_tokens: int,
         output_tokens: int,
         seconds: float,
+        enough: Callable[[LoadReport], bool] = lambda _: False,
     ) -> LoadReport:
         """Requests to the Ready pods with these labels, as a client library behind a load balancer sends them."""
         targets = partial(self._targets, namespace, selector)
-        return await load.generate(targets, rate, prompt_tokens, output_tokens, seconds)
+        return await load.generate(targets, rate, prompt_tokens, output_tokens, seconds, enough=enough)
 
     def _targets(self, namespace: str, selector: Mapping[str, str]) -> list[Target]:
         return [

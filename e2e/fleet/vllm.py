@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from e2e.fleet import enginelog, layouts, pool, vllm_args
-from e2e.fleet.engine import Engine, Recorder, SimpleEngine
+from e2e.fleet.engine import Engine, Recorder, SimulatedEngine
 from e2e.fleet.gpus import Gpu
 from e2e.fleet.metrics_page import MetricsPage
 from e2e.fleet.pool import Pool, Trouble
@@ -33,7 +33,7 @@ class VllmOptions:
     """How every fake engine of a fleet behaves."""
 
     load_seconds: float = 5.0
-    engine: EngineFactory = SimpleEngine
+    engine: EngineFactory = SimulatedEngine
     trouble: Trouble = field(default_factory=Trouble)
 
 

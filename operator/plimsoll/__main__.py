@@ -128,7 +128,7 @@ class Operator:
             budgets,
             clock.monotonic,
             clock.wall_seconds,
-            tuning(settings.scale_down_seconds),
+            tuning(settings.scale_down_seconds, settings.metrics_interval_seconds),
             blind,
         )
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
@@ -216,16 +216,23 @@ class Operator:
         """What only the leader does, on what was listed since it leads: the one before may just have changed it."""
         await self.sweep.take_over(self.elector.led_since_seconds)
         await self.optional.known.wait()
+        self._start_over()
+        try:
+            part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
+                group.create_task(part("sampler", self.sampler.run), name="sampler")
+                group.create_task(part("activation queries", self.activations.run), name="activations")
+                group.create_task(part("autoscalers of others", self.autoscalers.run), name="autoscalers")
+                group.create_task(part("Kopf", self._watch), name="kopf")
+        finally:
+            self._start_over()
+
+    def _start_over(self) -> None:
+        """Another operator leads or has led: nothing that was remembered of services counts, or is told, any longer."""
         self.scaler.start_over()
         self.observer.start_over()
         metrics.forget_services()
-        part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
-            group.create_task(part("sampler", self.sampler.run), name="sampler")
-            group.create_task(part("activation queries", self.activations.run), name="activations")
-            group.create_task(part("autoscalers of others", self.autoscalers.run), name="autoscalers")
-            group.create_task(part("Kopf", self._watch), name="kopf")
 
     async def _watch(self) -> None:
         """Kopf, as long as our kind is served."""

@@ -134,6 +134,8 @@ class Scaler:
         memory = self._memories.setdefault(fleet.key, _Memory())
         start = self._start(fleet, memory)
         self._note(memory, start.entry)
+        if start.entry is not None and start.entry.reason == sizing.TAKEN_OVER:
+            memory.history, memory.idle = None, Idle()
         bounds = self._limits(fleet)
         decision, scene = self._decision(fleet, memory, start.replicas, bounds)
         count = self._acted_on(fleet, memory, start, decision, scene)
@@ -197,7 +199,7 @@ class Scaler:
         if outside := bounds.applied_to(count):
             return outside, scene
         if count == 0 and fleet.auto:
-            return _awake(self._requests(fleet)), scene
+            return _awake(self._requests(fleet) if bounds.most else None), scene
         if look is None:
             text = "no Prometheus is configured" if self.blind else "no metrics have been read yet"
             return Decision.hold(count, text), scene
@@ -209,7 +211,7 @@ class Scaler:
         state = State(count, fleet.busy_with, stuck=_stuck(fleet.pods, view))
         decision = decide(scene.capacity, view, state, bounds, memory.history, look.at_seconds, self.tuning)
         is_quiet = bounds.least == 0 and not fleet.busy_with and quiet(view, self._requests(fleet))
-        memory.idle.note(look.at_seconds, self.tuning.calm_seconds, is_quiet=is_quiet)
+        memory.idle.note(look.at_seconds, self.tuning.gap_seconds, is_quiet=is_quiet)
         asleep = _asleep(fleet.request, memory.idle, look.at_seconds) if decision.replicas == count == 1 else None
         memory.decision = asleep or decision
         return memory.decision, scene
