@@ -6,6 +6,7 @@ import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
@@ -72,7 +73,8 @@ def pages() -> Iterator[int]:
             self.send_response(200)
             self.send_header("Content-Type", "text/plain; version=0.0.4")
             self.end_headers()
-            self.wfile.write(recorded.page(self.path.strip("/")).encode())
+            with suppress(OSError):  # the scrape was given up
+                self.wfile.write(recorded.page(self.path.strip("/")).encode())
 
         def log_message(self, *_: object) -> None: ...
 
@@ -188,7 +190,7 @@ def lab() -> Iterator[Lab]:
     """Ticks of a second, and a fleet that is let go after ten quiet seconds."""
     env = {
         "PLIMSOLL_METRICS_INTERVAL_SECONDS": str(TICK_SECONDS),
-        "PLIMSOLL_PROMETHEUS_TIMEOUT_SECONDS": "1",
+        "PLIMSOLL_PROMETHEUS_TIMEOUT_SECONDS": "3",
         "PLIMSOLL_SCALE_DOWN_SECONDS": "10",
     }
     with Lab(LabOptions(nodes=f"1*{H100}:8", load_seconds=0.5, operator_env=env)) as lab:
