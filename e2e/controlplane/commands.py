@@ -17,6 +17,8 @@ CONTROLLER_QPS: Final = 1000
 ENDPOINT_CONTROLLERS: Final = ("endpointslice-controller", "endpointslice-mirroring-controller", "endpoints-controller")
 ETCD_QUOTA_BYTES: Final = 8 << 30
 DISCOVERY_RELOAD_SECONDS: Final = 5.0
+# 15 s by default: tests of autoscalers would only wait.
+HPA_SYNC_SECONDS: Final = 2
 # kube-controller-manager looks at nodes every 5 s by default, which a short grace period would make coarse.
 NODE_MONITOR_PERIOD_SECONDS: Final = 1
 
@@ -107,6 +109,7 @@ def kube_controller_manager(
         *_serving(ports.kube_controller_manager, tls),
         *_rates(options.qps),
         "--use-service-account-credentials",
+        f"--horizontal-pod-autoscaler-sync-period={HPA_SYNC_SECONDS}s",
         f"--service-account-private-key-file={tls.service_account_key}",
         f"--root-ca-file={tls.ca}",
         *_controllers(options.node_address),

@@ -24,6 +24,7 @@ from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.adapters.prometheus import PrometheusSource
 from plimsoll.control.activations import Activations
 from plimsoll.control.autoscalers import Autoscalers
+from plimsoll.control.beside import Beside
 from plimsoll.control.budgets import Budgets
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
@@ -106,7 +107,9 @@ class Operator:
         lease = f"{settings.namespace}/{lease_name(settings.class_, settings.namespaces)}"
         elector = Elector(_lease(cluster, lease), lease, _identity(), Timing(settings.lease_seconds), clock)
         fenced = FencedCluster(cluster, elector.write_seconds)
-        optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
+        optional = OptionalKinds(
+            cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds, settings.optional_kinds
+        )
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
@@ -128,15 +131,19 @@ class Operator:
             budgets,
             clock.monotonic,
             clock.wall_seconds,
-            tuning(settings.scale_down_seconds),
+            tuning(settings.scale_down_seconds, settings.metrics_interval_seconds),
             blind,
         )
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
+        turns = Turns(fenced, clock.monotonic)
+        children = Children(fenced, cache, turns, sweep.unlisted, optional.of)
+        beside = Beside(children, optional.of, settings.pod_monitor_labels)
         reconciler = Reconciler(
             cache,
             planner,
-            Children(fenced, cache, Turns(fenced, clock.monotonic), sweep.unlisted),
+            children,
+            beside,
             reporter,
             survey,
             postmortem,
@@ -144,6 +151,7 @@ class Operator:
             scaler,
             observer,
             autoscalers,
+            optional.of,
             clock.wall_seconds,
         )
         others = partial(_lease, cluster)
@@ -216,16 +224,23 @@ class Operator:
         """What only the leader does, on what was listed since it leads: the one before may just have changed it."""
         await self.sweep.take_over(self.elector.led_since_seconds)
         await self.optional.known.wait()
+        self._start_over()
+        try:
+            part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
+                group.create_task(part("sampler", self.sampler.run), name="sampler")
+                group.create_task(part("activation queries", self.activations.run), name="activations")
+                group.create_task(part("autoscalers of others", self.autoscalers.run), name="autoscalers")
+                group.create_task(part("Kopf", self._watch), name="kopf")
+        finally:
+            self._start_over()
+
+    def _start_over(self) -> None:
+        """Another operator leads or has led: nothing that was remembered of services counts, or is told, any longer."""
         self.scaler.start_over()
         self.observer.start_over()
         metrics.forget_services()
-        part = partial(keep_running, restarted=metrics.WATCH_RESTARTS.inc, monotonic=self.clock.monotonic)
-        async with asyncio.TaskGroup() as group:
-            group.create_task(part("loop", partial(self.loop.run, self.settings.workers)), name="loop")
-            group.create_task(part("sampler", self.sampler.run), name="sampler")
-            group.create_task(part("activation queries", self.activations.run), name="activations")
-            group.create_task(part("autoscalers of others", self.autoscalers.run), name="autoscalers")
-            group.create_task(part("Kopf", self._watch), name="kopf")
 
     async def _watch(self) -> None:
         """Kopf, as long as our kind is served."""

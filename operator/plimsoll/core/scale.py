@@ -38,14 +38,23 @@ class Tuning:
     calm_seconds: float = 60.0
     """No way down within so long of a preemption storm, or of the way up."""
     storm_per_second: float = 0.2
+    gap_seconds: float = 60.0
+    """When less was known for longer, the window of the way down begins anew."""
+    settle_seconds: float = 30.0
+    """A replica that is ready for less has taken nothing of the queue yet: it counts as one that loads."""
 
 
 DEFAULTS: Final = Tuning()
 
 
-def tuning(hold_seconds: float) -> Tuning:
-    """The constants with another window of the way down; calm is a tenth of it, as by default."""
-    return Tuning(hold_seconds=hold_seconds, calm_seconds=hold_seconds / 10)
+def tuning(hold_seconds: float, interval_seconds: float) -> Tuning:
+    """The constants with another window of the way down, a tenth of which is calm, and another tick than 15 s."""
+    return Tuning(
+        hold_seconds=hold_seconds,
+        calm_seconds=hold_seconds / 10,
+        gap_seconds=4 * interval_seconds,
+        settle_seconds=2 * interval_seconds,
+    )
 
 
 @dataclass(frozen=True)
@@ -195,7 +204,7 @@ def _remember(view: FleetView, history: History, down: float, now: float, tuning
     """A need from incomplete data is a lower bound: worth keeping, since it can only hold capacity longer."""
     history.note(now, down, tuning.hold_seconds)
     if view.complete:
-        history.seen_whole(now, tuning.calm_seconds)
+        history.seen_whole(now, tuning.gap_seconds)
     if view.total(Signal.PREEMPTIONS).at_least(tuning.storm_per_second * max(1, len(view.serving))):
         history.stormed_seconds = now
 
@@ -203,7 +212,7 @@ def _remember(view: FleetView, history: History, down: float, now: float, tuning
 def _grow(case: _Case) -> Decision:
     """Up at once, in bounded steps; replicas that still load count as there."""
     up, found, limits, replicas = case.up, case.found, case.limits, case.state.replicas
-    serving = len(case.view.serving)
+    serving = sum(pod.ready_seconds >= case.tuning.settle_seconds for pod in case.view.serving)
     loading = replicas - serving
     # A step is from what serves: one from what loads would grow with every look, before the first has come (C01).
     base = serving if loading > 0 else replicas
@@ -213,7 +222,7 @@ def _grow(case: _Case) -> Decision:
     why = f"{found.bound} need {up} replicas"
     limited = f"{limits.most_is} is {limits.most}" if up > limits.most and target == limits.most else ""
     if target <= replicas:
-        waits = limited or f"{loading} replicas still load, and a step is {step} at most"
+        waits = limited or f"{loading} replicas have just come or still load, and a step is {step} at most"
         return Decision(replicas, f"{why}; {waits}", valid=False, wanted=up, limited_by=limited, demand=found)
     case.history.grew_seconds = case.now
     why = f"{why} ({found.replicas:.2f} without head-room)"

@@ -29,6 +29,7 @@ class Plimsoll:
         self._capacity, self._limits, self._tuning = capacity, limits, tuning
         self._history: History | None = None
         self._scrapes: dict[str, deque[PodSample]] = {}
+        self._ready: dict[str, float] = {}
 
     def decide(self, seen: Observation) -> int:
         """What the law says; a hold is the count as it is."""
@@ -40,16 +41,21 @@ class Plimsoll:
     def view(self, seen: Observation) -> FleetView:
         """What the operator would know of the fleet at this moment."""
         names = {pod.name for pod in seen.pods}
+        ready = (pod.name for pod in seen.pods if pod.state == "ready")
+        self._ready = {name: self._ready.get(name, seen.seconds) for name in ready}
         self._scrapes = {name: kept for name, kept in self._scrapes.items() if name in names}
-        return FleetView(tuple(self._pod(pod) for pod in seen.pods if pod.state in ("loading", "ready")))
+        return FleetView(tuple(self._pod(pod, seen.seconds) for pod in seen.pods if pod.state in ("loading", "ready")))
 
-    def _pod(self, pod: SeenPod) -> PodView:
-        if pod.state == "loading" or pod.sample is None:
-            return PodView(pod.name, "loading" if pod.state == "loading" else "ready")
+    def _pod(self, pod: SeenPod, now: float) -> PodView:
+        if pod.state == "loading":
+            return PodView(pod.name, "loading")
+        since = now - self._ready[pod.name]
+        if pod.sample is None:
+            return PodView(pod.name, "ready", since)
         kept = self._scrapes.setdefault(pod.name, deque(maxlen=int(MEAN_SECONDS // 15) + 1))
         if not kept or kept[-1] is not pod.sample:
             kept.append(pod.sample)
-        return PodView(pod.name, "ready", engines={"0": self._readings(kept)})
+        return PodView(pod.name, "ready", since, engines={"0": self._readings(kept)})
 
     def _readings(self, kept: deque[PodSample]) -> Mapping[Signal, Reading]:
         last = kept[-1]

@@ -1,0 +1,220 @@
+"""Scaling on the whole chain: load → engines → Prometheus → operator → Deployment → pods, with short windows."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from e2e.controlplane.kubectl import Kubectl
+from e2e.eventually import eventually
+from e2e.labrun import Lab, LabOptions
+from e2e.look import Apply, Look, applier
+from plimsoll.api import names
+
+pytestmark = pytest.mark.controlplane
+
+WINDOW_SECONDS: Final = 8
+SEQUENCES: Final = 4
+"""The cap of a replica: a few requests are then a load, and the machine that runs the test has little to do."""
+SMALL: Final = {"extraArgs": [f"--max-num-seqs={SEQUENCES}"]}
+SHORT: Final = {
+    "PLIMSOLL_METRICS_INTERVAL_SECONDS": "1",
+    "PLIMSOLL_METRICS_WINDOW_SECONDS": "4",
+    "PLIMSOLL_METRICS_STALE_SECONDS": "5",
+    "PLIMSOLL_SCALE_DOWN_SECONDS": str(WINDOW_SECONDS),
+}
+L40S: Final = "NVIDIA-L40S"
+INVENTORY: Final = {"products": {L40S: {"sharedGPUs": 3}}, "priorities": {"important": 10}}
+# Requests that run at the service `front` stand for those that wait at a gateway.
+ACTIVATION: Final = {
+    "gateway": 'label_replace(sum by (namespace) (vllm:num_requests_running{service="front"}), '
+    '"service", "sleeper", "", "")'
+}
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    folder = tmp_path_factory.mktemp("settings")
+    options = LabOptions(
+        nodes=f"2*NVIDIA-H100-80GB-HBM3:4,1*{L40S}:4",
+        load_seconds=2.0,
+        operator_env={
+            **SHORT,
+            "PLIMSOLL_INVENTORY": _file(folder / "inventory.json", INVENTORY),
+            "PLIMSOLL_ACTIVATION": _file(folder / "activation.json", ACTIVATION),
+        },
+    )
+    with Lab(options) as lab:
+        yield lab
+
+
+def _file(path: Path, content: Any) -> str:
+    path.write_text(json.dumps(content))
+    return str(path)
+
+
+@pytest.fixture
+def kubectl(lab: Lab) -> Kubectl:
+    return lab.plane.kubectl
+
+
+@pytest.fixture
+def apply(kubectl: Kubectl, namespace: str) -> Apply:
+    return applier(kubectl, namespace)
+
+
+@pytest.fixture
+def look(lab: Lab, namespace: str) -> Look:
+    return Look(lab, namespace)
+
+
+@contextmanager
+def load(lab: Lab, look: Look, name: str, *, concurrency: float) -> Iterator[None]:
+    """Requests of about 2.5 s each, so many at once, until the block is left; those under way then end."""
+    assert lab.fleet is not None
+    fleet, stop = lab.fleet, threading.Event()
+    requests = fleet.fleet.load(
+        look.namespace,
+        {names.LABEL_SERVICE: name},
+        rate=concurrency / 2.5,
+        prompt_tokens=100,
+        output_tokens=200,
+        seconds=600,
+        enough=lambda _: stop.is_set(),
+    )
+    sending = threading.Thread(target=fleet.run, args=(requests,), daemon=True)
+    sending.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        sending.join(60)
+
+
+def count(look: Look, name: str) -> int:
+    return int(look.get("deployments", name)["spec"]["replicas"])
+
+
+def decisions(look: Look, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = look.get("vllmservices", name)["status"].get("decisions", [])
+    return found
+
+
+def test_a_burst_is_caught_and_the_fleet_comes_down_afterwards(lab: Lab, apply: Apply, look: Look) -> None:
+    apply("svc", engine=SMALL, contextTokens=8192)
+    look.until("svc", "Ready", "True")
+    seen: list[tuple[int, str, str]] = []
+
+    def watch() -> int:
+        found = {c["type"]: c["status"] for c in look.get("vllmservices", "svc")["status"]["conditions"]}
+        seen.append((count(look, "svc"), found["Ready"], found["Reconciling"]))
+        return seen[-1][0]
+
+    with load(lab, look, "svc", concurrency=3 * SEQUENCES):
+        eventually(lambda: watch() >= 3, within_seconds=60)
+    eventually(lambda: watch() == 1, within_seconds=60)
+    assert {state for _, *states in seen for state in [tuple(states)]} == {("True", "False")}
+    told = decisions(look, "svc")
+    grown = next(entry for entry in told if entry["reason"] == "MoreDemand")
+    assert told[-1]["reason"] == "LessDemand"
+    assert float(grown["inputs"]["replicasBySequences"]) > 1
+    assert grown["alternatives"]
+    events = {e["reason"] for e in look.all("events") if e["involvedObject"]["kind"] == names.KIND}
+    assert {"MoreDemand", "LessDemand"} <= events
+
+
+def test_replicas_that_do_not_come_cause_no_more_scaling(lab: Lab, apply: Apply, look: Look) -> None:
+    nodes = [f"h100-{number}" for number in range(2)]
+    apply("svc", engine=SMALL, contextTokens=8192)
+    look.until("svc", "Ready", "True")
+    look.kubectl("cordon", *nodes)
+    try:
+        with load(lab, look, "svc", concurrency=6 * SEQUENCES):
+            look.until("svc", "ScalingLimited", "True", "NoRoom")
+            # A queue that grows, look after look: one step of four is all until somebody has come.
+            _looks(lab, 10)
+            assert 1 < count(look, "svc") <= 5
+            assert look.condition("svc", "Ready")["status"] == "True"
+            assert look.condition("svc", "Reconciling")["status"] == "False"
+    finally:
+        look.kubectl("uncordon", *nodes)
+
+
+def test_prometheus_away_moves_nothing_and_comes_back(lab: Lab, apply: Apply, look: Look) -> None:
+    apply("svc", engine=SMALL, contextTokens=8192, scaling={"minReplicas": 3})
+    look.until("svc", "Ready", "True")
+    _looks(lab, 2 * WINDOW_SECONDS)
+    prometheus = lab.plane.processes["prometheus"]
+    prometheus.stop()
+    try:
+        apply("svc", engine=SMALL, contextTokens=8192, scaling={"minReplicas": 1})
+        _looks(lab, 2 * WINDOW_SECONDS)
+        assert count(look, "svc") == 3
+        assert look.condition("svc", "Ready")["status"] == "True"
+    finally:
+        prometheus.start()
+    eventually(lambda: count(look, "svc") == 1, within_seconds=90)
+
+
+def test_the_last_gpus_go_to_who_is_more_important(lab: Lab, apply: Apply, look: Look) -> None:
+    kubectl = lab.plane.kubectl
+    kubectl("create", "namespace", "important")
+    important = Look(lab, "important")
+    spec: dict[str, Any] = {"engine": SMALL, "contextTokens": 8192, "hardware": {"gpu": L40S, "maxGPUs": 4}}
+    spec["model"] = {"id": "Qwen/Qwen3-8B"}
+    try:
+        apply("lesser", **spec)
+        look.until("lesser", "Ready", "True")
+        with load(lab, look, "lesser", concurrency=4 * SEQUENCES):
+            eventually(lambda: count(look, "lesser") == 3, within_seconds=60)
+            look.until("lesser", "ScalingLimited", "True", "GPUBudget")
+            applier(kubectl, "important")("chat", scaling={"minReplicas": 2}, **spec)
+            important.until("chat", "Ready", "True")
+            eventually(lambda: count(look, "lesser") == 1, within_seconds=30)
+        assert "Limits" in [entry["reason"] for entry in decisions(look, "lesser")]
+    finally:
+        kubectl("delete", "namespace", "important", "--wait=false")
+
+
+def test_a_service_sleeps_and_is_woken_by_requests_at_the_gateway(lab: Lab, apply: Apply, look: Look) -> None:
+    activation = {"query": "gateway", "idleAfter": "4s"}
+    apply("front", engine=SMALL, contextTokens=8192)
+    apply("sleeper", engine=SMALL, contextTokens=8192, scaling={"minReplicas": 0, "activation": activation})
+    apply("insomniac", engine=SMALL, contextTokens=8192, scaling={"minReplicas": 0, "activation": {"query": "nobody"}})
+    look.until("sleeper", "Ready", "True")
+    eventually(lambda: count(look, "sleeper") == 0, within_seconds=60)
+    assert look.until("sleeper", "Ready", "True", "Parked")
+    assert "there are: gateway" in look.until("insomniac", "Stalled", "True", "UnknownActivation")["message"]
+    with load(lab, look, "front", concurrency=2):
+        eventually(lambda: count(look, "sleeper") == 1, within_seconds=60)
+        assert look.condition("sleeper", "Ready")["status"] == "True"
+    eventually(lambda: count(look, "sleeper") == 0, within_seconds=60)
+    assert [entry["reason"] for entry in decisions(look, "sleeper")] == ["Planned", "Idle", "Woken", "Idle"]
+    assert count(look, "insomniac") == 1
+
+
+def test_a_node_that_dies_under_load_is_made_up_for(lab: Lab, apply: Apply, look: Look) -> None:
+    assert lab.fleet is not None
+    apply("svc", engine=SMALL, contextTokens=8192, scaling={"minReplicas": 2})
+    look.until("svc", "Ready", "True")
+    node = look.all("pods")[0]["spec"]["nodeName"]
+    fleet = lab.fleet.fleet
+    with load(lab, look, "svc", concurrency=2 * SEQUENCES):
+        lab.fleet.run(fleet.fault_node(node, "down"))
+        try:
+            eventually(lambda: count(look, "svc") >= 3, within_seconds=90)
+            eventually(lambda: look.get("vllmservices", "svc")["status"]["readyReplicas"] >= 2, within_seconds=60)
+        finally:
+            lab.fleet.run(fleet.fault_node(node, "up"))
+
+
+def _looks(lab: Lab, more: int) -> None:
+    """Wait until the operator has asked Prometheus so many times more, answered or not."""
+    assert lab.operator is not None
+    operator = lab.operator
+    since = operator.metric("plimsoll_sample_seconds_count")
+    eventually(lambda: operator.metric("plimsoll_sample_seconds_count") >= since + more, within_seconds=120)
