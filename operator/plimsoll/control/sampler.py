@@ -152,7 +152,7 @@ class Sampler:
         lacking, whole = [], set()
         for key in self._cache.services():
             for pod in self._cache.pods(key):
-                if STATES[pod.phase] != "ready":
+                if STATES[pod.phase] != "ready" or not pod.serves:
                     continue
                 if _whole((key.namespace, pod.name), taken):
                     whole.add(pod.uid)

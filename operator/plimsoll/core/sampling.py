@@ -118,6 +118,7 @@ def view(
             is_new(pod.uid),
         )
         for pod in pods
+        if pod.serves
     )
     error = sampling.error
     return FleetView(seen, engines_per_pod, error.message if error else "", "; ".join(sampling.warnings))
