@@ -8,6 +8,7 @@ import pytest
 
 from e2e.controlplane import ControlPlane, binaries
 from e2e.controlplane.kubectl import Kubectl
+from e2e.controlplane.targets import LEADER_WORKER_SET
 from e2e.eventually import eventually
 from e2e.labrun import Lab, LabOptions
 
@@ -27,6 +28,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     capture = session.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         binaries.ensure()
+        if any("sets" in getattr(item, "fixturenames", ()) for item in session.items):
+            binaries.ensure_group(LEADER_WORKER_SET)
 
 
 def _needs_control_plane(item: pytest.Item) -> bool:

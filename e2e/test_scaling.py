@@ -91,8 +91,7 @@ def load(lab: Lab, look: Look, name: str, *, concurrency: float) -> Iterator[Non
 
     async def send() -> None:
         sent = asyncio.ensure_future(requests)
-        while not (stop.is_set() or sent.done()):
-            await asyncio.sleep(0.1)
+        await asyncio.to_thread(stop.wait)
         await asyncio.wait([sent], timeout=ENDS_WITHIN_SECONDS)
         sent.cancel()  # what was asked of a node that died is never answered
         await asyncio.gather(sent, return_exceptions=True)

@@ -9,6 +9,7 @@ HERE: Final = Path(__file__).parent
 KUBERNETES_VERSION: Final = "1.36.3"
 ETCD_VERSION: Final = "3.6.8"
 PROMETHEUS_VERSION: Final = "3.16.0"  # its Go module is v0.316.0
+LEADER_WORKER_SET_VERSION: Final = "v0.0.0-main"  # what it calls itself when built from its module; go.mod pins it
 HELM_VERSION: Final = "4.3"  # as it reports itself when built from its module; go.mod pins the patch
 
 
@@ -58,6 +59,12 @@ CONTROL_PLANE: Final = Group("the control plane", HERE, TARGETS)
 NODE: Final = Group("a node", HERE, (_kubernetes("kubelet"), _kubernetes("kube-proxy")))
 # A module of its own: what Helm depends on would move the versions the API server is built with.
 HELM: Final = Group("Helm", HERE / "helm", (Target("helm", "helm.sh/helm/v4/cmd/helm", ("version",), HELM_VERSION),))
+# As Helm; it shares Kubernetes' libraries with the control plane, so most of it is compiled when that was built.
+LEADER_WORKER_SET: Final = Group(
+    "the LeaderWorkerSet controller",
+    HERE / "lws",
+    (Target("leaderworkerset", "sigs.k8s.io/lws/cmd", ("--version",), LEADER_WORKER_SET_VERSION),),
+)
 
 _STAMPS: Final = {
     # Without gitVersion the server says v0.0.0 and clients refuse or misread it.

@@ -24,6 +24,7 @@ from plimsoll.adapters.ports import CHILDREN, PODS
 from plimsoll.adapters.prometheus import PrometheusSource
 from plimsoll.control.activations import Activations
 from plimsoll.control.autoscalers import Autoscalers
+from plimsoll.control.beside import Beside
 from plimsoll.control.budgets import Budgets
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children
@@ -106,7 +107,9 @@ class Operator:
         lease = f"{settings.namespace}/{lease_name(settings.class_, settings.namespaces)}"
         elector = Elector(_lease(cluster, lease), lease, _identity(), Timing(settings.lease_seconds), clock)
         fenced = FencedCluster(cluster, elector.write_seconds)
-        optional = OptionalKinds(cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds)
+        optional = OptionalKinds(
+            cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds, settings.optional_kinds
+        )
         sweep.optional = optional.usable
         planner = Planner(cluster, settings.namespace, clock.monotonic, inventory.current, policy)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
@@ -133,10 +136,14 @@ class Operator:
         )
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, inventory.current), Postmortem(cluster)
+        turns = Turns(fenced, clock.monotonic)
+        children = Children(fenced, cache, turns, sweep.unlisted, optional.of)
+        beside = Beside(children, optional.of, settings.pod_monitor_labels)
         reconciler = Reconciler(
             cache,
             planner,
-            Children(fenced, cache, Turns(fenced, clock.monotonic), sweep.unlisted),
+            children,
+            beside,
             reporter,
             survey,
             postmortem,
@@ -144,6 +151,7 @@ class Operator:
             scaler,
             observer,
             autoscalers,
+            optional.of,
             clock.wall_seconds,
         )
         others = partial(_lease, cluster)

@@ -4,10 +4,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 PREFIX = "PLIMSOLL_"
 _NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME_LENGTH = 40
+OPTIONAL_KINDS: Final = ("LeaderWorkerSet", "PodMonitor", "InferencePool")
+_LABEL: Final = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 
 
 class SettingsError(ValueError):
@@ -67,6 +70,10 @@ class Settings:
     sweep_seconds: float = 600.0
     discovery_seconds: float = 20.0
     """How often to look which optional kinds are served."""
+    optional_kinds: tuple[str, ...] = OPTIONAL_KINDS
+    """Kinds to use where they are served; the others are left alone."""
+    pod_monitor_labels: Mapping[str, str] = field(default_factory=dict)
+    """Labels of every PodMonitor: what the cluster's Prometheus selects them by."""
     request_timeout_seconds: float = 15.0
     lease_seconds: int = 15
     """How long a dead leader is waited for; renewals are due after two thirds of it."""
@@ -95,6 +102,8 @@ class Settings:
             workers=int(read.number("WORKERS", cls.workers, 1, 64)),
             sweep_seconds=read.number("SWEEP_SECONDS", cls.sweep_seconds, 1, 86_400),
             discovery_seconds=read.number("DISCOVERY_SECONDS", cls.discovery_seconds, 1, 3600),
+            optional_kinds=read.subset("OPTIONAL_KINDS", OPTIONAL_KINDS),
+            pod_monitor_labels=read.words("POD_MONITOR_LABELS", _LABEL),
             request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
             lease_seconds=int(read.number("LEASE_SECONDS", cls.lease_seconds, 3, 60)),
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
@@ -134,6 +143,17 @@ class _Reader:
         if value and not (len(value) <= _NAME_LENGTH and re.fullmatch(_NAME, value)):
             raise SettingsError(f"{PREFIX}{name}: {value!r} is not a name (a-z, 0-9 and -, at most {_NAME_LENGTH})")
         return value
+
+    def subset(self, name: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
+        """A list of some of the allowed words, all of them when nothing is set, none when it is ``none``."""
+        raw = self.env.get(PREFIX + name, "").replace(" ", "")
+        if not raw:
+            return allowed
+        words = [] if raw.lower() == "none" else raw.split(",")
+        wrong = next((word for word in words if word not in allowed), None)
+        if wrong is not None:
+            raise SettingsError(f"{PREFIX}{name}: {wrong!r} is not one of {', '.join(allowed)}, or none")
+        return tuple(word for word in allowed if word in words)
 
     def number(self, name: str, default: float, low: float, high: float) -> float:
         raw = self.env.get(PREFIX + name)

@@ -64,8 +64,16 @@ def test_a_value_reaches_the_operator_as_it_was_written(render: Render) -> None:
     settings = Settings.from_env(environment(render("everything")))
     values = yaml.safe_load((VALUES / "everything.yaml").read_text())["settings"]
     fields = {**vars(settings), **{f"prometheus_{name}": value for name, value in vars(settings.prometheus).items()}}
-    read = {re.sub(r"_", "", field).lower(): value for field, value in fields.items()}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+    read = {re.sub(r"_", "", field).lower(): value for field, value in plain.items()}
     assert {name: read[name.lower()] for name in values} == values
+
+
+def test_rights_on_optional_kinds_follow_the_list(render: Render) -> None:
+    groups = {group for _, rule in rules(render("everything")) for group in rule["apiGroups"]}
+    assert "monitoring.coreos.com" in groups
+    assert not {"leaderworkerset.x-k8s.io", "inference.networking.k8s.io"} & groups
+    assert Settings.from_env({"PLIMSOLL_OPTIONAL_KINDS": "none"}).optional_kinds == ()
 
 
 def test_the_pod_policy_is_the_file_that_the_operator_reads(render: Render) -> None:

@@ -8,7 +8,7 @@ from e2e.verbs import granted
 from tools.kustomize import ROOT
 
 PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-ROW = re.compile(r"^\| `([\w./]+)` \| ([a-z, ]+) \|", re.MULTILINE)
+ROW = re.compile(r"^\| `([\w./-]+)` \| ([a-z, ]+) \|", re.MULTILINE)
 
 
 def test_every_right_of_the_operator_is_explained_and_no_other() -> None:

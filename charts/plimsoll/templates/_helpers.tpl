@@ -55,9 +55,21 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
   value: /etc/plimsoll/activation/activation.yaml
 {{- end }}
 {{- range $name, $value := .Values.settings }}
-{{- if not (or (kindIs "invalid" $value) (empty (ternary $value (toString $value) (kindIs "map" $value)))) }}
+{{- $text := include "plimsoll.setting" $value }}
+{{- if $text }}
 - name: PLIMSOLL_{{ snakecase $name | upper }}
-  value: {{ ternary (toJson $value) (toString $value) (kindIs "map" $value) | quote }}
+  value: {{ $text | quote }}
 {{- end }}
 {{- end }}
+{{- end -}}
+
+{{- /* A setting as text: a list with commas (an empty one is "none"), a map as JSON. */}}
+{{- define "plimsoll.setting" -}}
+{{- if kindIs "slice" . -}}
+{{- join "," . | default "none" -}}
+{{- else if kindIs "map" . -}}
+{{- if . }}{{ toJson . }}{{ end -}}
+{{- else if not (kindIs "invalid" .) -}}
+{{- toString . -}}
+{{- end -}}
 {{- end -}}

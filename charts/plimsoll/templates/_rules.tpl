@@ -17,7 +17,7 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [plimsoll.dev]
   resources: [vllmservices/finalizers]
   verbs: [update]
-# What a service owns. It goes with its owner; the operator itself deletes only budgets and revisions, but where
+# What a service owns. It goes with its owner; the operator itself deletes only what is not wanted any more, but where
 # OwnerReferencesPermissionEnforcement is on, only who may delete an object may put back its owner reference.
 - apiGroups: [apps]
   resources: [deployments]
@@ -55,6 +55,29 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [""]
   resources: [events]
   verbs: [create, list]
+{{- range .Values.settings.optionalKinds }}
+{{ include (printf "plimsoll.rules.%s" .) $ }}
+{{- end }}
+{{- end -}}
+
+{{- /* Kinds that a cluster may have or not (settings.optionalKinds): a rule for what is not served does no harm. */}}
+{{- define "plimsoll.rules.LeaderWorkerSet" -}}
+# Optional: replicas over several nodes.
+- apiGroups: [leaderworkerset.x-k8s.io]
+  resources: [leaderworkersets]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end -}}
+{{- define "plimsoll.rules.PodMonitor" -}}
+# Optional: how the Prometheus operator finds the engines.
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end -}}
+{{- define "plimsoll.rules.InferencePool" -}}
+# Optional: the engines as a Gateway API backend, for services that name an endpoint picker.
+- apiGroups: [inference.networking.k8s.io]
+  resources: [inferencepools]
+  verbs: [get, list, watch, create, patch, delete]
 {{- end -}}
 
 {{- /* Only when it serves the whole cluster. */}}

@@ -33,6 +33,7 @@ MANAGED_BY: Final = "plimsoll"
 TRACK_MAIN: Final = "main"
 TRACK_CANARY: Final = "canary"
 TRACK_CONTROL: Final = "control"
+TRACK_WORKER: Final = "worker"
 
 ANNOTATION_HASH: Final = f"{GROUP}/desired-hash"
 ANNOTATION_HOLD: Final = f"{GROUP}/hold"
@@ -60,24 +61,29 @@ SCALING_LIMITED: Final = "ScalingLimited"
 KV_PREDICTION_ACCURATE: Final = "KVPredictionAccurate"
 EXPERIMENTING: Final = "Experimenting"
 CONTESTED: Final = "Contested"
+INTEGRATED: Final = "Integrated"
 
 MANAGERS: Final[Mapping[str, str]] = {
-    MANAGER_CHILDREN: "Everything a service owns: Deployment, Service, PodDisruptionBudget, ControllerRevision.",
-    MANAGER_SCALE: "The replica count of a Deployment, and nothing else.",
+    MANAGER_CHILDREN: "What a service owns: Deployment or LeaderWorkerSet, Service, revisions, what stands beside.",
+    MANAGER_SCALE: "The replica count of a Deployment or LeaderWorkerSet, and nothing else.",
     MANAGER_STATUS: "The status of VLLMServices.",
     MANAGER_CLI: "Annotations that a person sets with `plimsoll hold|accept|restart|approve|reject|revert`.",
 }
 
 LABELS: Final[Mapping[str, str]] = {
-    LABEL_NAME: "What an object is: `vllm` on what serves, `plimsoll` on Plimsoll's own.",
+    LABEL_NAME: (
+        "What an object is: `vllm` on what serves, `vllm-worker` on a replica's further nodes, `plimsoll` on "
+        "Plimsoll's own."
+    ),
     LABEL_INSTANCE: "The VLLMService's name. In every selector; never changes.",
     LABEL_MANAGED_BY: f"`{MANAGED_BY}` on every object the operator owns; it watches only those.",
     LABEL_PART_OF: "`plimsoll` on every object the operator owns.",
     LABEL_SERVICE: "The VLLMService's name, on pods and on everything it owns.",
     LABEL_TRACK: (
         f"`{TRACK_MAIN}`: the fleet. `{TRACK_CANARY}`: the one replica an experiment runs on. `{TRACK_CONTROL}`: the "
-        "replica it is compared with. The Service sends traffic to all; the PodDisruptionBudget and /scale see "
-        f"`{TRACK_MAIN}` only."
+        f"replica it is compared with. `{TRACK_WORKER}`: a further node of a replica that spans several, which serves "
+        f"nothing itself. The Service sends traffic to the first three; /scale sees `{TRACK_MAIN}` only, the "
+        f"PodDisruptionBudget `{TRACK_MAIN}` and `{TRACK_WORKER}`."
     ),
     LABEL_CATALOGUE: (
         '`"true"` on a ConfigMap in the operator\'s namespace makes its keys `<org>--<name>.json` model configurations '
@@ -117,5 +123,6 @@ CONDITIONS: Final[Mapping[str, str]] = {
         "field."
     ),
     KV_PREDICTION_ACCURATE: "The KV cache that the engines report is the one that was planned.",
+    INTEGRATED: "What the service wants of optional kinds (PodMonitor, InferencePool) is in place. Not part of Ready.",
     EXPERIMENTING: "An experiment with an engine flag is running or waits for approval.",
 }

@@ -13,6 +13,7 @@ from plimsoll.api import engine_reasons, metrics_reasons, rollout_reasons, scali
 from plimsoll.api.names import (
     AVAILABLE,
     EXPERIMENTING,
+    INTEGRATED,
     KV_PREDICTION_ACCURATE,
     METRICS_AVAILABLE,
     PLAN_UPDATE_AVAILABLE,
@@ -130,8 +131,9 @@ MAX_GPUS_EXCEEDED: Final = Reason(
 SEVERAL_NODES: Final = Reason(
     "SeveralNodes",
     _REFUSED,
-    "One replica would have to span several nodes, which is planned but not rolled out.",
-    "Allow a larger GPU in hardware.gpus, or use a quantised checkpoint; `plimsoll plan` shows the plan.",
+    "One replica spans several nodes, and that cannot be rolled out or managed here now.",
+    "Read the message: install LeaderWorkerSet, grant the operator its rules, or take a newer engine; else a larger "
+    "GPU in hardware.gpus or a quantised checkpoint. A fleet that runs already is left as it is meanwhile.",
 )
 BAD_FLAG: Final = Reason(
     "BadFlag",
@@ -214,19 +216,19 @@ CATALOGUE_UNREADABLE: Final = Reason(
 )
 NAME_CONFLICT: Final = Reason(
     "NameConflict",
-    (STALLED,),
+    (STALLED, INTEGRATED),
     "An object of a name the service needs exists and belongs to somebody else; it is left untouched.",
     "Delete or rename that object, or the service.",
 )
 FORBIDDEN: Final = Reason(
     "Forbidden",
-    (STALLED,),
+    (STALLED, INTEGRATED),
     "The operator lacks a right that it needs for this service.",
     "Add the verb and resource that the message names to the operator's role; the chart's role has them all.",
 )
 REFUSED: Final = Reason(
     "Refused",
-    (STALLED,),
+    (STALLED, INTEGRATED),
     "The API server will not accept an object as it is.",
     "Read the message: it names the field; then correct the spec.",
 )
@@ -298,9 +300,27 @@ MAX_GPUS: Final = Reason(
 )
 NO_EXPERIMENT: Final = Reason("NoExperiment", (EXPERIMENTING,), "Nothing is being tried out.", _NOTHING)
 
+IN_USE: Final = Reason(
+    "InUse", (INTEGRATED,), "What the service wants of optional kinds is in place, if it wants any.", _NOTHING
+)
+KIND_MISSING: Final = Reason(
+    "KindMissing",
+    (INTEGRATED,),
+    "The service wants an object of a kind that the cluster does not serve, or that is turned off in the operator's "
+    "settings.",
+    "Install the CRD that the message names (no restart is needed), or take the wish out of the spec.",
+)
+KIND_UNUSABLE: Final = Reason(
+    "KindUnusable",
+    (INTEGRATED,),
+    "A kind is served, but the operator may not or cannot use it now. The fleet is not affected.",
+    "Read the message: grant the rules for the kind (chart value settings.optionalKinds, docs/optional-kinds.md), or "
+    "take it out of the operator's settings.",
+)
+
 NO_OBSERVATION: Final = Reason(
     "NoObservation",
-    (METRICS_AVAILABLE, SLO_MET, SCALING_LIMITED, KV_PREDICTION_ACCURATE),
+    (METRICS_AVAILABLE, SLO_MET, SCALING_LIMITED, KV_PREDICTION_ACCURATE, INTEGRATED),
     "Nothing has been observed from which it could be told.",
     "Wait for the first pods to serve; if it stays, check that Prometheus scrapes them.",
 )

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from plimsoll.api.names import AVAILABLE, READY, RECONCILING, STALLED
+from plimsoll.api.names import AVAILABLE, INTEGRATED, READY, RECONCILING, STALLED
 from plimsoll.api.reason import Reason, table
 
 _ROLLOUT: Final = (READY, AVAILABLE, RECONCILING, STALLED)
@@ -14,7 +14,7 @@ def _reason(name: str, meaning: str, runbook: str) -> Reason:
 
 NO_SPARE_GPU: Final = _reason(
     "NoSpareGPU",
-    "A single replica must be replaced and there is no room for a second one beside it: the old pod keeps serving.",
+    "What must be replaced has no room for its successor beside it: the old pod keeps serving.",
     "Free or add a GPU of the product, raise hardware.maxGPUs, or allow the interruption: spec.rollout.noSpareGPU: "
     "Recreate. Where the operator may not list nodes and pods, no GPU counts as free.",
 )
@@ -49,8 +49,9 @@ UNSCHEDULABLE: Final = _reason(
     "The scheduler finds no place for a pod, for another reason than GPUs.",
     "Read the message: CPU or memory of the nodes, affinity, topology spread or a volume's zone.",
 )
-QUOTA_EXCEEDED: Final = _reason(
+QUOTA_EXCEEDED: Final = Reason(
     "QuotaExceeded",
+    (*_ROLLOUT, INTEGRATED),
     "A ResourceQuota of the namespace does not allow another pod, or another object of the service.",
     "Raise the quota that the message names, or ask for fewer replicas; the operator tries again by itself.",
 )

@@ -15,6 +15,7 @@ from plimsoll.api import names
 from plimsoll.api.engine_features import KVOffloadSpec, LoRASpec, SpeculativeSpec
 from plimsoll.api.model import APIModel, Rule, unique
 from plimsoll.api.podtemplate import PodTemplate
+from plimsoll.api.routing import RoutingSpec
 from plimsoll.api.units import ByteQuantity, Duration
 from plimsoll.api.weights import ImageReference, ObjectName, WeightsSource
 
@@ -542,6 +543,9 @@ class VLLMServiceSpec(APIModel):
         ),
         ge=0,
         le=MAX_REPLICAS,
+    )
+    routing: RoutingSpec | None = Field(
+        default=None, description="Ways to the engines beside the Service. Changing it restarts no pod."
     )
     class_name: str | None = Field(
         default=None,

@@ -2,18 +2,18 @@
 
 from typing import Final
 
-from plimsoll.api.names import CONTESTED, READY, STALLED
+from plimsoll.api.names import CONTESTED, INTEGRATED, READY, STALLED
 from plimsoll.api.reason import Reason, table
 
 DENIED_BY_POLICY: Final = Reason(
     "DeniedByPolicy",
-    (STALLED,),
+    (STALLED, INTEGRATED),
     "An admission webhook or a ValidatingAdmissionPolicy refuses an object of the service.",
     "Correct the spec as the policy's own words in the message say, or exempt the service there.",
 )
 IMMUTABLE_FIELD: Final = Reason(
     "ImmutableField",
-    (STALLED,),
+    (STALLED, INTEGRATED),
     "An object of the service exists with a value that cannot be changed any more.",
     "Delete the object that the message names; it is made anew. Deleting a Deployment ends its pods.",
 )

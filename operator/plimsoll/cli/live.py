@@ -23,6 +23,7 @@ _GOOD: Final[Mapping[str, str]] = {
     names.SCALING_LIMITED: "False",
     names.KV_PREDICTION_ACCURATE: "True",
     names.EXPERIMENTING: "False",
+    names.INTEGRATED: "True",
 }
 _NOT_TOLD: Final = tuple(
     reason.name

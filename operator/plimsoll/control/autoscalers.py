@@ -14,6 +14,7 @@ from plimsoll.adapters.ports import AUTOSCALERS, Cluster, ClusterError, Forbidde
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core.autoscaler import Autoscaler, Scaled, scaled_by
+from plimsoll.core.manifests.workload import Workload, workloads
 
 log = logging.getLogger("plimsoll.autoscalers")
 
@@ -32,7 +33,7 @@ class Autoscalers:
     namespaces: Sequence[str]
     monotonic: Callable[[], float]
     _known: dict[str | None, tuple[float, dict[Scaled, Autoscaler]]] = field(default_factory=dict)
-    _edited: dict[Key, float] = field(default_factory=dict)
+    _edited: dict[Scaled, float] = field(default_factory=dict)
     """Since when somebody else's count is seen."""
     _told: str = ""
 
@@ -43,19 +44,21 @@ class Autoscalers:
                 await self._list(namespace)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def of(self, kind: str, key: Key, *, edited: bool) -> Autoscaler | None:
-        """Who scales the workload of this kind that has the service's name. ``edited``: somebody changed its count.
+    async def of(self, fleet: Workload, key: Key, *, edited: bool) -> Autoscaler | None:
+        """Who scales this workload of the service. ``edited``: somebody changed its count.
 
         Then only a listing counts that was made since the change was seen: the autoscaler may be as new as that.
         """
         scope, now = (key.namespace if self.namespaces else None), self.monotonic()
+        target = Scaled(key.namespace, kind, key.name)
+        target = Scaled(key.namespace, fleet.kind, fleet.name)
         at, known = self._known.get(scope, (float("-inf"), {}))
         if not edited:
-            self._edited.pop(key, None)
-        elif at < self._edited.setdefault(key, now) or now - at > AGAIN_SECONDS:
+            self._edited.pop(target, None)
+        elif at < self._edited.setdefault(target, now) or now - at > AGAIN_SECONDS:
             await self._list(scope)
             _, known = self._known.get(scope, (at, known))
-        return known.get(Scaled(key.namespace, kind, key.name))
+        return known.get(target)
 
     async def _list(self, scope: str | None) -> None:
         """What cannot be listed now stays as it was known: an autoscaler does not go because nobody may look."""
@@ -67,9 +70,9 @@ class Autoscalers:
             self._tell(error)
             found = before
         self._known[scope] = (began, found)
-        for target in {**before, **found}:
-            key = Key(target.namespace, target.name)
-            if before.get(target) != found.get(target) and key in self.cache.services():
+        changed = {target for target in {**before, **found} if before.get(target) != found.get(target)}
+        for key in self.cache.services() if changed else ():
+            if any(Scaled(key.namespace, fleet.kind, fleet.name) in changed for fleet in workloads(key.name)):
                 self.queue.add(key)
 
     def _tell(self, error: ClusterError) -> None:

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from plimsoll.adapters.ports import DEPLOYMENTS
 from plimsoll.api import names, scaling_reasons
 from plimsoll.control.cache import Cache, Key
+from plimsoll.control.children import address
 from plimsoll.core.budget import Claim, share
 from plimsoll.core.live import read_live
+from plimsoll.core.manifests.workload import workloads
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.scale import Limits
 
@@ -54,9 +55,10 @@ class Budgets:
         return self.inventory().priority(key.namespace, key.name)
 
     def _unsized(self, key: Key) -> tuple[str, Claim]:
-        found = self.cache.get(DEPLOYMENTS, *key)
+        kinds = map(address, workloads(key.name))
+        found = next((obj for kind, name in kinds if (obj := self.cache.get(kind, key.namespace, name))), None)
         if found is None:
             return "", Claim(str(key), 1, 0)
         live = read_live(found)
-        claim = Claim(str(key), max(1, live.needs.gpus), live.asked, fixed=True)
+        claim = Claim(str(key), max(1, live.gpus_per_replica), live.asked, fixed=True)
         return live.needs.selector.get(names.GPU_PRODUCT_LABEL, ""), claim

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from plimsoll.adapters.ports import CHILDREN, DEPLOYMENTS, PODS, SERVICES, Kind
+from plimsoll.adapters.ports import CHILDREN, DEPLOYMENTS, LEADER_WORKER_SETS, OPTIONAL, PODS, SERVICES, Kind
 from plimsoll.api import names
+from plimsoll.core.manifests.group import read_status
 from plimsoll.core.pods import PodState, pod_state
 from plimsoll.core.stable_text import stable
 
@@ -164,7 +165,9 @@ def _compact(kind: Kind, obj: Mapping[str, Any]) -> bytes:
     trimmed: dict[str, Any] = {k: v for k, v in obj.items() if k in ("spec", "data", "revision", "status")}
     if kind is DEPLOYMENTS:
         trimmed["status"] = _deployment_status(obj.get("status", {}))
-    elif kind in CHILDREN:
+    elif kind is LEADER_WORKER_SETS:
+        trimmed["status"] = read_status(obj.get("status", {}), int(meta.get("generation", 0)))
+    elif kind in CHILDREN or kind in OPTIONAL:
         trimmed.pop("status", None)
     managers = {m.get("manager") for m in obj["metadata"].get("managedFields") or ()}
     body = {"metadata": meta, **trimmed, "managers": sorted(m for m in managers if m)}

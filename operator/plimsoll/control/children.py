@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from plimsoll.adapters.ports import (
     CHILDREN,
-    DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    OPTIONAL,
     REVISIONS,
     Cluster,
     ClusterError,
@@ -20,26 +20,30 @@ from plimsoll.adapters.ports import (
     Object,
     UnreachableError,
 )
-from plimsoll.api import names, reasons, write_reasons
+from plimsoll.api import names, reasons
 from plimsoll.control.cache import Cache, Key
+from plimsoll.control.stops import StoppedError, check_selector, unusable, why
 from plimsoll.control.turns import Slot, Stop, Turns
 from plimsoll.core import drift, rollout
 from plimsoll.core.conditions import Contest, Problem
 from plimsoll.core.contention import WHOLE
 from plimsoll.core.drift import Path
-from plimsoll.core.manifests.deployment import scale
-from plimsoll.core.manifests.identity import selector_text
+from plimsoll.core.kinds import NOTHING_OPTIONAL, Kinds
 from plimsoll.core.manifests.revision import Revision, outdated
+from plimsoll.core.manifests.workload import Workload, scale
 from plimsoll.core.ownership import judge
-from plimsoll.core.refusals import leaving, refusal, webhook_away
+from plimsoll.core.refusals import refusal
 from plimsoll.core.request import Request
+from plimsoll.core.stable_text import stable
 from plimsoll.core.steps import Step
 
 log = logging.getLogger("plimsoll.children")
 
-_KIND_OF: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in CHILDREN}
+_KIND_OF: Final[Mapping[tuple[str, str], Kind]] = {(k.api_version, k.kind): k for k in (*CHILDREN, *OPTIONAL)}
 
 _REPLICAS: Final = ("spec", "replicas")
+
+SAID_LIMIT: Final = 400
 
 Live = Mapping[tuple[Kind, str], dict[str, Any]]
 
@@ -54,6 +58,8 @@ class Applied:
     """Something is missing that engines run without."""
     waiting: str = ""
     """What must go before we can write."""
+    beside: tuple[Problem, ...] | None = None
+    """What is in the way of objects beside the fleet; None: nobody has tried to make them."""
     contest: Contest | None = None
     """Somebody keeps changing a child."""
     again_seconds: float | None = None
@@ -62,14 +68,6 @@ class Applied:
     def wait(self, seconds: float) -> None:
         """A write has to wait."""
         self.again_seconds = min(seconds, self.again_seconds or seconds)
-
-
-class _StoppedError(Exception):
-    """A child cannot be written now."""
-
-    def __init__(self, stop: Stop) -> None:
-        super().__init__(stop.text)
-        self.stop = stop
 
 
 class Children:
@@ -85,11 +83,13 @@ class Children:
         cache: Cache,
         turns: Turns,
         unlisted: Callable[[Kind, str], str] = lambda _kind, _namespace: "",
+        kinds: Callable[[str], Kinds] = lambda _namespace: NOTHING_OPTIONAL,
     ) -> None:
         self._cluster = cluster
         self._cache = cache
         self._turns = turns
         self._unlisted = unlisted
+        self._kinds = kinds
 
     def forget(self, service: Key) -> None:
         """The service is gone."""
@@ -101,26 +101,73 @@ class Children:
 
     def unseen(self, kind: Kind, namespace: str) -> Problem | None:
         """Why nothing is known of this kind: then nothing of it may be written, or said to be missing."""
+        if kind in OPTIONAL:
+            found = self._kinds(namespace).of(kind.kind)
+            return None if found.access == "usable" else unusable(kind, found.why)
         sentence = self._unlisted(kind, namespace)
         return refusal(f"{kind.kind}s of {namespace}", sentence, forbidden=True) if sentence else None
 
     async def bring(
-        self, request: Request, manifests: Iterable[Mapping[str, Any]], replicas: int | None, live: Live
+        self,
+        request: Request,
+        manifests: Iterable[Mapping[str, Any]],
+        fleet: Workload,
+        replicas: int | None,
+        live: Live,
     ) -> Applied:
-        """Apply the manifests in their order, then the count (None: it is not ours); stop at the first that cannot be
-        written.
+        """Apply the manifests in their order, then the fleet's count (None: it is not ours); stop at the first that
+        cannot be written.
         """
         applied = Applied()
         try:
-            fleet: Object | None = live.get((DEPLOYMENTS, request.name))
+            known: Object | None = live.get(address(fleet))
             for manifest in manifests:
                 written = await self._apply(request, drift.stamp(manifest), live, applied)
-                fleet = written if written and manifest["kind"] == DEPLOYMENTS.kind else fleet
+                known = written if written and manifest["kind"] == fleet.kind else known
             if replicas is not None:
-                await self._scale(request, replicas, fleet, applied)
-        except _StoppedError as stopped:
+                await self._scale(request, fleet, replicas, known, applied)
+        except StoppedError as stopped:
             applied.blocked, applied.waiting = stopped.stop.problem, stopped.stop.waiting
         return applied
+
+    async def retire(
+        self, request: Request, fleet: Workload, replicas: int | None, live: Live, applied: Applied
+    ) -> None:
+        """A workload that another one follows: so many replicas of it for now, or its end (None)."""
+        kind, name = address(fleet)
+        if replicas is None:
+            applied.blocked = await self.drop(request, kind, name, live)
+            return
+        try:
+            await self._scale(request, fleet, replicas, live.get((kind, name)), applied)
+        except StoppedError as stopped:
+            applied.blocked, applied.waiting = stopped.stop.problem, stopped.stop.waiting
+
+    async def beside(
+        self, request: Request, manifest: Mapping[str, Any], live: Live, applied: Applied
+    ) -> Problem | None:
+        """Apply what stands beside the fleet; what is in the way concerns nothing else."""
+        try:
+            await self._apply(request, drift.stamp(manifest), live, applied)
+        except StoppedError as stopped:
+            return stopped.stop.problem or Problem(reasons.KIND_UNUSABLE.name, stopped.stop.waiting)
+        except ConflictError:
+            raise
+        except ClusterError as error:
+            message = f"{manifest['kind']} {request.namespace}/{request.name}: {error.message}"
+            return Problem(reasons.KIND_UNUSABLE.name, stable(message, SAID_LIMIT))
+        return None
+
+    async def drop(self, request: Request, kind: Kind, name: str, live: Live) -> Problem | None:
+        """Delete what is not wanted any more, as far as it is there and ours; why it may not be deleted."""
+        found = live.get((kind, name))
+        if found is None or judge(found, request.name, request.uid).verdict != "ours":
+            return None
+        try:
+            await self._delete(kind, found)
+        except ForbiddenError as error:
+            return refusal(f"{kind.kind} {request.namespace}/{name}", error.message, forbidden=True)
+        return None
 
     async def tidy(
         self, request: Request, revision: Revision, step: Step, live: Live, revisions: Sequence[Revision]
@@ -143,7 +190,7 @@ class Children:
         written = None
         try:
             written = await self._bring_one(request, slot, manifest, live.get((kind, name)), applied)
-        except _StoppedError as stopped:
+        except StoppedError as stopped:
             if kind is not DISRUPTION_BUDGETS or stopped.stop.problem is None:
                 raise
             applied.lacking = stopped.stop.problem
@@ -154,7 +201,7 @@ class Children:
         self, request: Request, slot: Slot, manifest: Mapping[str, Any], known: Object | None, applied: Applied
     ) -> Object | None:
         if unseen := self.unseen(slot.kind, request.namespace):
-            raise _StoppedError(Stop(unseen))
+            raise StoppedError(Stop(unseen))
         ours = known is not None and judge(known, request.name, request.uid).verdict == "ours"
         if ours and not _changed(manifest, known):
             return None
@@ -162,7 +209,7 @@ class Children:
         if not ours and not (known is None and slot.kind is REVISIONS):
             known = await self._find(request, slot)
         if known is not None:
-            _check_selector(slot, manifest, known)
+            check_selector(slot, manifest, known)
         intent, changed = manifest["metadata"]["annotations"][names.ANNOTATION_HASH], _changed(manifest, known)
         wait = await self._turns.wait_seconds(slot, intent, changed)
         if wait > 0:
@@ -176,18 +223,18 @@ class Children:
     async def _write(self, slot: Slot, intent: str, manifest: Mapping[str, Any], known: Object | None) -> Object:
         """Apply over what the decision was made on, unless it was refused a moment ago."""
         if stop := self._turns.stopped(slot, intent):
-            raise _StoppedError(stop)
+            raise StoppedError(stop)
         try:
             answer = await self._cluster.apply(slot.kind, drift.decided_on(manifest, known), slot.manager)
         except ConflictError:
             self._cache.put(slot.kind, await self._cluster.get(slot.kind, slot.service.namespace, slot.name))
             raise
-        except (ForbiddenError, InvalidError, UnreachableError) as error:
-            stop = _why(slot, error)
+        except (ForbiddenError, InvalidError, NotFoundError, UnreachableError) as error:
+            stop = why(slot, error)
             if stop is None:
                 raise
             self._turns.stop(slot, intent, stop)
-            raise _StoppedError(stop) from error
+            raise StoppedError(stop) from error
         self._cache.put(slot.kind, answer)
         return answer
 
@@ -198,27 +245,31 @@ class Children:
         except NotFoundError:
             return None
         except ForbiddenError as error:
-            raise _StoppedError(Stop(refusal(str(slot), error.message, forbidden=True))) from error
+            raise StoppedError(Stop(refusal(str(slot), error.message, forbidden=True))) from error
         ownership = judge(found, request.name, request.uid)
         if ownership.verdict == "leaving":
             text = f"{slot.kind.kind} {slot.name} of an earlier VLLMService of this name is still being deleted"
-            raise _StoppedError(Stop(waiting=text))
+            raise StoppedError(Stop(waiting=text))
         if ownership.verdict == "foreign":
             message = (
                 f"{slot} exists and is not ours ({ownership.whose}); "
                 "delete or rename it, or give this VLLMService another name"
             )
-            raise _StoppedError(Stop(Problem(reasons.NAME_CONFLICT.name, message)))
+            raise StoppedError(Stop(Problem(reasons.NAME_CONFLICT.name, message)))
         return found
 
-    async def _scale(self, request: Request, replicas: int, fleet: Object | None, applied: Applied) -> None:
-        slot = Slot(Key(request.namespace, request.name), DEPLOYMENTS, request.name, names.MANAGER_SCALE)
-        if fleet is not None and fleet["spec"].get("replicas") != replicas:
+    async def _scale(
+        self, request: Request, fleet: Workload, replicas: int, known: Object | None, applied: Applied
+    ) -> None:
+        """Write the count, where it differs. ``known``: the workload on which it was decided."""
+        kind, name = address(fleet)
+        slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_SCALE)
+        if known is not None and known["spec"].get("replicas") != replicas:
             wait = await self._turns.wait_seconds(slot, str(replicas), [_REPLICAS])
             if wait > 0:
                 applied.wait(wait)
             else:
-                answer = await self._write(slot, str(replicas), scale(rollout.owner(request), replicas), fleet)
+                answer = await self._write(slot, str(replicas), scale(rollout.owner(request), fleet, replicas), known)
                 left = [] if answer["spec"].get("replicas") == replicas else [_REPLICAS]
                 self._turns.wrote(slot, str(replicas), [_REPLICAS], left)
         applied.contest = applied.contest or self._turns.contest(slot)
@@ -229,6 +280,11 @@ class Children:
         await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"], version=version)
 
 
+def address(fleet: Workload) -> tuple[Kind, str]:
+    """Where a workload is found among the live children."""
+    return _KIND_OF[fleet.api_version, fleet.kind], fleet.name
+
+
 def _changed(manifest: Mapping[str, Any], known: Mapping[str, Any] | None) -> list[Path]:
     """Paths in which the live object is not what is meant; empty when nothing is to be written."""
     if known is None:
@@ -236,27 +292,3 @@ def _changed(manifest: Mapping[str, Any], known: Mapping[str, Any] | None) -> li
     # A listing's items carry no apiVersion and kind, so what is known of an object does not either.
     intent = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
     return [*drift.differences(intent, known)]
-
-
-def _check_selector(slot: Slot, manifest: Mapping[str, Any], known: Mapping[str, Any]) -> None:
-    """A Deployment with another selector, restored or made anew by hand, cannot be mended by a write."""
-    if slot.kind is not DEPLOYMENTS:
-        return
-    wanted, found = (obj["spec"]["selector"]["matchLabels"] for obj in (manifest, known))
-    if wanted != found:
-        message = (
-            f"{slot} selects {selector_text(found)}, which cannot be changed, and must select {selector_text(wanted)}; "
-            f"delete it (kubectl delete deployment {slot.name} -n {slot.service.namespace}): its pods end, and it is "
-            "made anew"
-        )
-        raise _StoppedError(Stop(Problem(write_reasons.IMMUTABLE_FIELD.name, message)))
-
-
-def _why(slot: Slot, error: ClusterError) -> Stop | None:
-    """What stopped a write, or None when only trying again can tell."""
-    if isinstance(error, UnreachableError):
-        webhook = webhook_away(error.message)
-        return Stop(waiting=f"{slot}: admission webhook {webhook} does not answer") if webhook else None
-    if leaving(error.message):
-        return Stop(waiting="the namespace is being deleted")
-    return Stop(refusal(str(slot), error.message, forbidden=isinstance(error, ForbiddenError)))

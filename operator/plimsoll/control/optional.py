@@ -8,7 +8,7 @@ is asked for again and again, since CRDs and rights come and go at run time.
 import asyncio
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -41,6 +41,8 @@ class OptionalKinds:
     sweep: Sweep
     namespaces: Sequence[str]
     interval_seconds: float
+    wanted: Collection[str] = tuple(kind.kind for kind in OPTIONAL)
+    """Names of the kinds to look for; the others are left alone."""
     known: asyncio.Event = field(default_factory=asyncio.Event)
     _found: dict[Place, Availability] = field(default_factory=dict)
     _following: dict[Place, asyncio.Task[None]] = field(default_factory=dict)
@@ -48,7 +50,8 @@ class OptionalKinds:
     def of(self, namespace: str) -> Kinds:
         """What a service in the namespace may use."""
         scope = namespace if self.namespaces else None
-        return Kinds({kind.kind: self._found[kind, scope] for kind in OPTIONAL if (kind, scope) in self._found})
+        off = {kind.kind: _off(kind) for kind in OPTIONAL if kind.kind not in self.wanted}
+        return Kinds(off | {kind.kind: found for (kind, where), found in self._found.items() if where == scope})
 
     def usable(self) -> Iterator[Place]:
         """Kinds that can be listed now, and where."""
@@ -56,6 +59,8 @@ class OptionalKinds:
 
     async def run(self) -> None:
         """Look for the kinds until cancelled; what follows a kind ends with it, or with us."""
+        if not self._places():
+            self.known.set()
         async with asyncio.TaskGroup() as group:
             try:
                 while True:
@@ -82,8 +87,9 @@ class OptionalKinds:
                 self._following[place] = group.create_task(self._follow(place))
         return self.interval_seconds * random.uniform(1 - JITTER, 1 + JITTER)  # noqa: S311 - jitter, not a secret
 
-    def _places(self) -> Iterator[Place]:
-        return ((kind, namespace) for kind in OPTIONAL for namespace in self.namespaces or (None,))
+    def _places(self) -> list[Place]:
+        kinds = [kind for kind in OPTIONAL if kind.kind in self.wanted]
+        return [(kind, namespace) for kind in kinds for namespace in self.namespaces or (None,)]
 
     async def _follow(self, place: Place) -> None:
         """Watch a kind that is served. Ends when it may not be read or is gone: the next poll begins anew."""
@@ -115,7 +121,7 @@ class OptionalKinds:
     def _set(self, place: Place, found: Availability) -> None:
         """Remember what was found; when that is news, every service is looked at again."""
         before, self._found[place] = self._found.get(place), found
-        if len(self._found) == len(OPTIONAL) * len(self.namespaces or (None,)):
+        if len(self._found) == len(self._places()):
             self.known.set()
         kind, namespace = place
         metrics.OPTIONAL_KINDS.labels(kind.kind).set(any(usable == kind for usable, _ in self.usable()))
@@ -134,9 +140,13 @@ def absent(kind: Kind) -> str:
     return f"{kind.kind} ({kind.api_version}) is not served by this cluster: its CRD is not installed"
 
 
+def _off(kind: Kind) -> Availability:
+    return Availability("off", f"{kind.kind} is left out of the operator's setting PLIMSOLL_OPTIONAL_KINDS")
+
+
 def _forbidden(kind: Kind, namespace: str | None) -> str:
     where = f" in namespace {namespace}" if namespace else ""
     return (
         f"{kind.kind} ({kind.api_version}) is served, but the operator may not list and watch "
-        f"{kind.plural}.{kind.group}{where}; nothing is made of it yet, so nothing is amiss"
+        f"{kind.plural}.{kind.group}{where}; grant it the chart's rules for the kind"
     )

@@ -11,12 +11,14 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from plimsoll.adapters.ports import DEPLOYMENTS, PODS, REVISIONS, SERVICES
+from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.control.autoscalers import Autoscalers
+from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.creation import Creation
+from plimsoll.control.fleets import Fleets, limited
 from plimsoll.control.observer import Observer
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
@@ -25,11 +27,13 @@ from plimsoll.control.scaler import Fleet, Scaler
 from plimsoll.control.survey import Survey
 from plimsoll.core import hindrance, hold, learn, observe, replan, rollout
 from plimsoll.core.conditions import Facts, Problem
+from plimsoll.core.handover import Handover
 from plimsoll.core.hindrance import View
-from plimsoll.core.live import LiveFleet, read_live, template_hash
+from plimsoll.core.kinds import Kinds
+from plimsoll.core.live import template_hash
 from plimsoll.core.manifests.revision import Revision, read_revision, restarted
+from plimsoll.core.manifests.workload import Workload
 from plimsoll.core.obstacle import Obstacle
-from plimsoll.core.ownership import judge
 from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import PodState
 from plimsoll.core.request import Request, read_request
@@ -44,6 +48,9 @@ REFUSED_RECHECK_SECONDS: Final = 15.0
 CONTEST_RECHECK_SECONDS: Final = 60.0
 """A contest is over when nobody changes anything for a while: that makes no event."""
 
+INTEGRATION_RECHECK_SECONDS: Final = 60.0
+"""As for a refusal, but the fleet is not concerned, and a missing right concerns every service at once."""
+
 
 @dataclass(frozen=True)
 class _Seen:
@@ -51,7 +58,7 @@ class _Seen:
 
     target: Target
     kept: Sequence[Revision]
-    live: LiveFleet | None
+    fleets: Fleets
     pods: tuple[PodState, ...]
     """Of the fleet, those that are leaving left out."""
     blind: bool = False
@@ -76,6 +83,7 @@ class Reconciler:
     cache: Cache
     planner: Planner
     children: Children
+    beside: Beside
     reporter: Reporter
     survey: Survey
     postmortem: Postmortem
@@ -83,6 +91,8 @@ class Reconciler:
     scaler: Scaler
     observer: Observer
     autoscalers: Autoscalers
+    kinds: Callable[[str], Kinds]
+    """Optional kinds as found in a namespace."""
     wall_seconds: Callable[[], float]
     """Seconds since 1970: to compare with times that pods carry."""
 
@@ -113,11 +123,12 @@ class Reconciler:
         policy = await self._policy(request, seen)
         step, applied = None, Applied()
         if target.revision:
-            step = self._step(seen, target.revision, wanted, policy)
-            applied = await self._apply(request, target.revision, step, live, seen.kept, size.ours)
-        if self._unseen(key, request):
+            step, hand = self._step(seen, target.revision, wanted, policy)
+            applied = await self._apply(request, seen, target.revision, step, hand, live, size.ours)
+        now = replace(seen, fleets=self._fleets(request, target))
+        if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
-        facts, again = self._facts(request, seen, size, step, applied, policy)
+        facts, again = self._facts(request, now, size, step, applied, policy)
         observed = self.observer.observe(key, request, target.revision)
         plan = rollout.reported_plan(target, wanted)
         written = await self.reporter.report(key, service, facts, plan, size, observed)
@@ -128,16 +139,17 @@ class Reconciler:
         looking = changeable or any(pod.phase == "pending" for pod in seen.pods)
         contested = CONTEST_RECHECK_SECONDS if applied.contest else None
         looking_again = REFUSED_RECHECK_SECONDS if looking else None
-        waits = (again, written, looking_again, applied.again_seconds, contested, size.again_seconds)
+        apart = INTEGRATION_RECHECK_SECONDS if applied.beside else None
+        waits = (again, written, looking_again, applied.again_seconds, contested, size.again_seconds, apart)
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _gather(self, key: Key, request: Request, kept: Sequence[Revision]) -> _Seen:
         """What runs and what should; a plan whose engine failed is made once more with what the engine said."""
-        known = replan.known(request, kept)
-        target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known)
+        known, kinds = replan.known(request, kept), self.kinds(request.namespace)
+        target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known, kinds)
         pods = tuple(pod for pod in self.cache.pods(key) if pod.phase != "terminating")
         blind = self.children.unseen(PODS, request.namespace) is not None
-        seen = _Seen(target, kept, self._fleet(request), pods, blind)
+        seen = _Seen(target, kept, self._fleets(request, target), pods, blind)
         finding = await self.postmortem.of(request.namespace, seen.new_pods)
         if finding is None or target.revision is None or target.frozen or request.held_because:
             return replace(seen, finding=finding)
@@ -148,42 +160,49 @@ class Reconciler:
             return replace(seen, finding=finding, tried=replan.TRIED)
         together = lesson.added_to(known)
         again = await self.planner.plan(request, together)
-        target, tried = rollout.replanned(request, target, kept, again, together)
-        return replace(seen, target=target, tried=tried, finding=finding if target is seen.target else None)
+        target, tried = rollout.replanned(request, target, kept, again, together, kinds)
+        fleets, unexplained = self._fleets(request, target), finding if target is seen.target else None
+        return replace(seen, target=target, fleets=fleets, tried=tried, finding=unexplained)
+
+    def _fleets(self, request: Request, target: Target) -> Fleets:
+        live = self.cache.children(Key(request.namespace, request.name))
+        return Fleets.of(request, target, live, self.kinds(request.namespace))
 
     async def _with_events(self, request: Request, seen: _Seen) -> _Seen:
-        if seen.live is None:
+        live = seen.fleets.live
+        if live is None:
             return seen
         pods, now = seen.new_pods, self.wall_seconds()
-        return replace(seen, told=await self.creation.told(request.namespace, pods, seen.live.template, now))
-
-    def _workload(self, request: Request) -> Mapping[str, Any] | None:
-        obj = self.cache.get(DEPLOYMENTS, request.namespace, request.name)
-        return obj if obj is not None and judge(obj, request.name, request.uid).verdict == "ours" else None
-
-    def _fleet(self, request: Request) -> LiveFleet | None:
-        obj = self._workload(request)
-        return None if obj is None else read_live(obj)
+        return replace(seen, told=await self.creation.told(request.namespace, pods, live.template, now))
 
     async def _size(self, key: Key, service: Mapping[str, Any], request: Request, seen: _Seen) -> Size:
         """How many replicas are wanted. While pods are being replaced, demand waits."""
-        revision, live = seen.target.revision, seen.live
+        revision, fleets = seen.target.revision, seen.fleets
         if revision is None:
             return Size(0, 0)
-        if seen.target.frozen and live is not None:
-            return Size(live.asked, min(live.asked, 1))
-        mixed = live is not None and (starts_rollout(revision, live) or live.updated < live.replicas)
+        if seen.target.frozen and (kept := fleets.live or fleets.old):
+            return Size(kept.asked, min(kept.asked, 1))
         fleet = Fleet(
             key=key,
             request=request,
             revision=revision,
-            workload=self._workload(request),
+            workload=fleets.found,
             decisions=(service.get("status") or {}).get("decisions") or (),
             pods=seen.pods,
-            busy_with="a roll-out is under way" if mixed and not self._progress(seen).failed else "",
+            busy_with=self._busy_with(seen, revision),
         )
-        other = await self.autoscalers.of(DEPLOYMENTS.kind, key, edited=not fleet.by_us)
+        other = await self.autoscalers.of(fleets.mine, key, edited=not fleet.by_us)
         return self.scaler.size(replace(fleet, other=other))
+
+    def _busy_with(self, seen: _Seen, revision: Revision) -> str:
+        """Why demand waits; empty: it counts."""
+        live = seen.fleets.live
+        if seen.fleets.unseen:
+            return f"{seen.fleets.mine.kind}s cannot be seen now"
+        if seen.fleets.old:
+            return "one fleet follows another"
+        mixed = live is not None and (starts_rollout(revision, live) or live.updated < live.replicas)
+        return "a roll-out is under way" if mixed and not self._progress(seen).failed else ""
 
     async def _policy(self, request: Request, seen: _Seen) -> Policy:
         """What the roll-out may count on. Nodes are looked at only where a pod would have to be placed."""
@@ -193,49 +212,74 @@ class Reconciler:
         if seen.target.revision is None or not _needs_room(seen):
             return allowed
         needs = read_needs(seen.target.revision.template["spec"])
-        room = await self.survey.room(needs)
+        room = await self.survey.room(needs, seen.target.revision.nodes)
         return replace(allowed, room=room, on_demand=self.survey.on_demand(needs, room))
 
-    def _step(self, seen: _Seen, target: Revision, wanted: int, policy: Policy) -> Step:
-        if seen.target.frozen and seen.live:
-            return keep(seen.kept, seen.live)
-        return next_step(target, seen.kept, seen.live, wanted, policy, self._progress(seen))
+    def _step(self, seen: _Seen, target: Revision, wanted: int, policy: Policy) -> tuple[Step, Handover]:
+        """The fleet's next step, and what becomes of one of the other kind."""
+        live, progress = seen.fleets.live, self._progress(seen)
+        hand = seen.fleets.handover(seen.target, wanted, policy, progress)
+        if seen.target.frozen and live:
+            return keep(seen.kept, live), hand
+        return limited(next_step(target, seen.kept, live, wanted, policy, progress), hand), hand
 
     def _progress(self, seen: _Seen) -> Progress:
-        pods, now = seen.pods, self.wall_seconds()
+        pods, now, live = seen.pods, self.wall_seconds(), seen.fleets.live
         waits = [now - pod.since_seconds for pod in seen.new_pods if pod.unplaced and pod.since_seconds is not None]
-        serving = sum(pod.phase in ("ready", "unready") for pod in pods)
+        serving = sum(pod.phase in ("ready", "unready") and pod.serves for pod in pods)
         return Progress(
-            serving=max(serving, seen.live.ready) if seen.blind and seen.live else serving,
+            serving=max(serving, live.ready) if seen.blind and live else serving,
             starting=sum(pod.phase == "loading" for pod in pods),
             unplaced_seconds=max(waits, default=0.0),
-            failed=bool(seen.live and seen.live.deadline_exceeded) or any(map(_fails_for_good, seen.new_pods)),
+            failed=bool(live and live.deadline_exceeded) or any(map(_fails_for_good, seen.new_pods)),
         )
 
     async def _apply(
-        self, request: Request, target: Revision, step: Step, live: Live, kept: Sequence[Revision], count_is_ours: bool
+        self,
+        request: Request,
+        seen: _Seen,
+        target: Revision,
+        step: Step,
+        hand: Handover,
+        live: Live,
+        count_is_ours: bool,
     ) -> Applied:
+        """The fleet, as far as one of the other kind leaves it room; then that one; then what stands beside."""
         if request.held_because:
             return Applied()
-        manifests = rollout.children(request, target, step)
-        applied = await self.children.bring(request, manifests, step.replicas if count_is_ours else None, live)
+        fleets, manifests = seen.fleets, rollout.children(request, target, step)
+        count = step.replicas if count_is_ours else None
+        applied = await self.children.bring(request, manifests, fleets.mine, count, live)
         if applied.blocked is None and not applied.waiting:
-            await self.children.tidy(request, target, step, live, kept)
+            if fleets.old:
+                await self._retire(request, fleets.other, hand.old_replicas, live, applied)
+            else:
+                await self.children.tidy(request, target, step, live, seen.kept)
+        if not applied.waiting:
+            applied.beside = await self.beside.bring(request, live, applied)
         return applied
 
-    def _unseen(self, key: Key, request: Request) -> bool:
-        """We wrote the Deployment a moment ago: what its controller makes of it, at once, is what to report.
+    async def _retire(
+        self, request: Request, other: Workload, replicas: int | None, live: Live, applied: Applied
+    ) -> None:
+        """The fleet of the other kind: fewer replicas, unless somebody else's autoscaler sets them; or its end."""
+        key = Key(request.namespace, request.name)
+        if replicas is None or await self.autoscalers.of(other, key, edited=False) is None:
+            await self.children.retire(request, other, replicas, live, applied)
+
+    def _unseen(self, key: Key, fleets: Fleets) -> bool:
+        """We wrote the workload a moment ago: what its controller makes of it, at once, is what to report.
 
         Without this a mere change of the count, which is a new generation too, would show as a roll-out.
         """
-        live = self._fleet(request)
-        return live is not None and not live.seen and self.children.just_wrote(key, DEPLOYMENTS)
+        kind, _ = fleets.place
+        return fleets.live is not None and not fleets.live.seen and self.children.just_wrote(key, kind)
 
     def _facts(
         self, request: Request, seen: _Seen, size: Size, step: Step | None, applied: Applied, policy: Policy
     ) -> tuple[Facts, float | None]:
         """What the conditions depend on, and the seconds after which time alone may change it."""
-        target, live = seen.target, self._fleet(request)
+        target, live = seen.target, seen.fleets.seen(seen.pods, size.replicas)
         facts = Facts(
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
             refusal=target.refusal,
@@ -247,6 +291,7 @@ class Reconciler:
             update_unknown=target.update_unknown,
             limited=size.limited or observe.limited(request, target, size.replicas),
             contest=size.contest or applied.contest,
+            integrations=applied.beside,
             ignored=rollout.ignored(request, target, seen.kept),
             rollout=step.why if step and not request.held_because else "",
             waits=step.waiting if step and not request.held_because else None,
@@ -263,8 +308,9 @@ class Reconciler:
             room=policy.room,
             told=seen.told,
         )
-        withheld = hold.withheld(request, target.revision, live, size.replicas)
-        fleet = observe.fleet(live, seen.pods, size.replicas, size.floor, waits=facts.waits is not None)
+        waits, old = facts.waits is not None, seen.fleets.old
+        withheld = hold.withheld(request, target.revision, old or live, size.replicas)
+        fleet = observe.fleet(live, seen.pods, size.replicas, size.floor, waits=waits, old=old)
         obstacle = hindrance.obstacle(view)
         return replace(facts, fleet=fleet, obstacle=obstacle, withheld=withheld), hindrance.due(view)
 
@@ -276,7 +322,7 @@ def _fails_for_good(pod: PodState) -> bool:
 def _needs_room(seen: _Seen) -> bool:
     """Whether a decision or a sentence depends on what nodes have left."""
     assert seen.target.revision is not None  # noqa: S101 - asked only with one
-    return starts_rollout(seen.target.revision, seen.live) or any(pod.unplaced for pod in seen.pods)
+    return starts_rollout(seen.target.revision, seen.fleets.live) or any(pod.unplaced for pod in seen.pods)
 
 
 def _first_error(error: ValidationError) -> str:

@@ -21,6 +21,7 @@ from plimsoll.core.conditions import Problem
 from plimsoll.core.ledger import SCALE, Entry
 from plimsoll.core.limits import limits
 from plimsoll.core.manifests.revision import Revision
+from plimsoll.core.manifests.workload import workload_of
 from plimsoll.core.outlook import Scene
 from plimsoll.core.pods import PodState
 from plimsoll.core.replica import capacity_of
@@ -213,7 +214,7 @@ class Scaler:
             return (memory.decision if same else replace(memory.decision, replicas=count, valid=False)), scene
         memory.looked_seconds, memory.decided_from = look.at_seconds, count
         memory.history = memory.history or History(look.at_seconds)
-        state = State(count, fleet.busy_with, stuck=_stuck(fleet.pods, view))
+        state = State(count, fleet.busy_with, stuck=_stuck(fleet, view))
         decision = decide(scene.capacity, view, state, bounds, memory.history, look.at_seconds, self.tuning)
         is_quiet = bounds.least == 0 and not fleet.busy_with and quiet(view, self._requests(fleet))
         memory.idle.note(look.at_seconds, self.tuning.gap_seconds, is_quiet=is_quiet)
@@ -258,7 +259,7 @@ class Scaler:
             ours=fleet.other is None,
             scaling=_told(fleet, start, count, decision, scene),
             limited=self._limited(fleet, memory, decision, scene),
-            contest=contest(fleet.other) if fleet.other else None,
+            contest=contest(fleet.other, _kind(fleet)) if fleet.other else None,
             refused=self._refused(fleet, scene.limits),
             entries=tuple(memory.unreported),
             again_seconds=until,
@@ -309,7 +310,7 @@ def _show(fleet: Fleet, count: int, decision: Decision, view: FleetView) -> None
     """The figures as metrics; of a demand that is not known there is no series."""
     labels = (fleet.key.namespace, fleet.key.name)
     metrics.REPLICAS_WANTED.labels(*labels).set(count)
-    metrics.REPLICAS_READY.labels(*labels).set(sum(pod.phase == "ready" for pod in fleet.pods))
+    metrics.REPLICAS_READY.labels(*labels).set(sum(pod.phase == "ready" and pod.serves for pod in fleet.pods))
     metrics.REPLICAS_RECOMMENDED.labels(*labels).set(decision.replicas)
     if decision.demand is not None and view.complete:
         metrics.DEMAND_BLOCKS.labels(*labels).set(decision.demand.blocks)
@@ -332,13 +333,18 @@ def _asleep(request: Request, idle: Idle, now: float) -> Decision | None:
     return Decision(0, f"no request for {seconds:.0f} s", wanted=0) if idle.lasts(now, seconds) else None
 
 
+def _kind(fleet: Fleet) -> str:
+    return workload_of(fleet.request.name, fleet.revision).kind
+
+
 def _product(fleet: Fleet) -> str:
     return str(fleet.revision.plan["choice"]["gpu"])
 
 
-def _stuck(pods: Sequence[PodState], view: FleetView) -> int:
+def _stuck(fleet: Fleet, view: FleetView) -> int:
     """Replicas that will not serve soon."""
-    return view.count("failing") + sum(bool(pod.unplaced) for pod in pods)
+    unplaced = sum(bool(pod.unplaced) for pod in fleet.pods)
+    return view.count("failing") + -(-unplaced // fleet.revision.nodes)
 
 
 def _reason(decision: Decision, before: int) -> str:

@@ -36,12 +36,12 @@ class Survey:
     _taken: dict[str, tuple[float, Requests]] = field(default_factory=dict)
     _forbidden_until: float = float("-inf")
 
-    async def room(self, needs: Needs) -> Room | None:
-        """Room for one more pod with these needs; None when the operator may not look."""
+    async def room(self, needs: Needs, pods: int = 1) -> Room | None:
+        """Room for so many more pods with these needs; None when the operator may not look."""
         if self.monotonic() < self._forbidden_until:
             return None
         try:
-            return await self._look(needs)
+            return await self._look(needs, pods)
         except ForbiddenError as error:
             log.warning("no GPU counts as free: %s", error.message)
             self._forbidden_until = self.monotonic() + FORBIDDEN_SECONDS
@@ -52,7 +52,7 @@ class Survey:
         limit = self.inventory().of(needs.selector.get(names.GPU_PRODUCT_LABEL, "")).grow_to
         return None if limit is None or room is None else max(0, limit - room.gpus_taken)
 
-    async def _look(self, needs: Needs) -> Room:
+    async def _look(self, needs: Needs, pods: int) -> Room:
         nodes = await self._listed(needs)
         candidates = [node.name for node in nodes if capacity.may_take(needs, node)]
         taken: dict[str, Requests] = {}
@@ -60,7 +60,7 @@ class Survey:
             several = candidates[start : start + AT_ONCE]
             taken |= dict(zip(several, await asyncio.gather(*map(self._taken_on, several)), strict=True))
             found = capacity.room(needs, _seen(nodes, candidates, taken), taken)
-            if found.fits:
+            if found.fits >= pods:
                 return found
         return capacity.room(needs, nodes, taken)
 

@@ -37,10 +37,10 @@ def scaled_by(found: Iterable[Mapping[str, Any]]) -> dict[Scaled, Autoscaler]:
     return dict(pairs)
 
 
-def contest(other: Autoscaler) -> Contest:
-    """What to say while it scales."""
+def contest(other: Autoscaler, kind: str) -> Contest:
+    """What to say while it scales a workload of this kind."""
     text = (
-        f"{other} targets the Deployment of this service: its replicas are left to it, and hardware.maxGPUs does not "
+        f"{other} targets the {kind} of this service: its replicas are left to it, and hardware.maxGPUs does not "
         "bound them; let it target the VLLMService instead (scaling.mode External), or delete it"
     )
     return Contest(Problem(scaling_reasons.OTHER_AUTOSCALER.name, text))

@@ -45,7 +45,7 @@ class Contest:
 
 @dataclass(frozen=True)
 class Fleet:
-    """The main Deployment as last observed."""
+    """The main workload as last observed."""
 
     wanted: int
     floor: int
@@ -54,7 +54,7 @@ class Fleet:
     ready: int = 0
     updated_ready: int = 0
     rolled_out: bool = False
-    """The Deployment controller has seen our template and every replica runs it."""
+    """The workload's controller has seen our template and every replica runs it."""
     pods: Mapping[Phase, int] = field(default_factory=dict)
 
 
@@ -82,6 +82,8 @@ class Facts:
     contest: Contest | None = None
     ignored: str = ""
     """What an annotation asks for and cannot be done."""
+    integrations: tuple[Problem, ...] | None = None
+    """What is in the way of objects of optional kinds; None: nobody has tried to make them."""
     rollout: str = ""
     """How pods are being replaced, and why so; empty at rest."""
     waits: Obstacle | None = None
@@ -103,6 +105,7 @@ def decide(facts: Facts) -> tuple[Condition, ...]:
         _plan_update(facts),
         _limited(facts),
         _contested(facts),
+        _integrated(facts),
         *_observed(facts),
     )
 
@@ -214,7 +217,7 @@ def _planned(facts: Facts) -> Condition:
 def _available(facts: Facts) -> Condition:
     fleet = facts.fleet
     if fleet is None:
-        return _say(names.AVAILABLE, "False", reasons.NO_REPLICA_READY, "there is no Deployment")
+        return _say(names.AVAILABLE, "False", reasons.NO_REPLICA_READY, "there is no fleet yet")
     if fleet.ready >= 1:
         return _say(names.AVAILABLE, "True", reasons.MINIMUM_REPLICAS_AVAILABLE, "at least one replica serves")
     if fleet.wanted == 0:
@@ -246,6 +249,16 @@ def _contested(facts: Facts) -> Condition:
     if facts.contest:
         return Condition(names.CONTESTED, "True", facts.contest.problem.reason, facts.contest.problem.message)
     return _say(names.CONTESTED, "False", write_reasons.NOT_CONTESTED, "nobody else changes what the operator sets")
+
+
+def _integrated(facts: Facts) -> Condition:
+    """Beside the fleet, never part of ``Ready``: a fleet serves without them."""
+    if facts.integrations is None:
+        return _say(names.INTEGRATED, "Unknown", reasons.NO_OBSERVATION, "nothing of the service was written yet")
+    if not facts.integrations:
+        return _say(names.INTEGRATED, "True", reasons.IN_USE, "what is wanted of optional kinds is in place")
+    text = "; ".join(problem.message for problem in facts.integrations)
+    return Condition(names.INTEGRATED, "False", facts.integrations[0].reason, text)
 
 
 def _observed(facts: Facts) -> tuple[Condition, ...]:

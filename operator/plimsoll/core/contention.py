@@ -95,7 +95,7 @@ def contest(what: str, path: Path, others: int, by: Setter) -> Contest:
             f"{what}: {who} keeps changing {where}, and it is put back less and less often; "
             f"take the field out of what {who} applies"
         )
-        runs = what.startswith("Deployment ") and path[:1] == ("spec",)
+        runs = what.startswith(("Deployment ", "LeaderWorkerSet ")) and path[:1] == ("spec",)
         return Contest(Problem(write_reasons.FIELD_CONTESTED.name, text), fleet_differs=runs)
     if by.cause == "nobody":
         gone = f"{where} of {what}" if where else what

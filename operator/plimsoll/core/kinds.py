@@ -11,7 +11,7 @@ LEADER_WORKER_SET: Final = "LeaderWorkerSet"
 POD_MONITOR: Final = "PodMonitor"
 INFERENCE_POOL: Final = "InferencePool"
 
-Access = Literal["usable", "absent", "forbidden", "unreadable"]
+Access = Literal["usable", "absent", "forbidden", "unreadable", "off"]
 
 
 @dataclass(frozen=True)
@@ -38,3 +38,7 @@ class Kinds:
     def of(self, kind: str) -> Availability:
         """What is known of the kind."""
         return self.found.get(kind, UNKNOWN)
+
+
+NOTHING_OPTIONAL: Final = Kinds()
+"""Nothing is known to be usable."""

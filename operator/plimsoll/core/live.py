@@ -24,6 +24,8 @@ class LiveFleet:
     template: Mapping[str, Any]
     way: Way | None = None
     deadline_exceeded: bool = False
+    nodes: int = 1
+    """Nodes, and so pods, of each replica."""
     refused: str = ""
     """Why pods cannot be made, in a stable sentence; empty: they can."""
 
@@ -36,6 +38,11 @@ class LiveFleet:
     def needs(self) -> Needs:
         """What one of its pods asks of a node."""
         return read_needs(self.template.get("spec") or {})
+
+    @property
+    def gpus_per_replica(self) -> int:
+        """GPUs (or slices) of a replica, over all its nodes."""
+        return self.needs.gpus * self.nodes
 
     @property
     def mixed(self) -> bool:
@@ -63,6 +70,7 @@ def read_live(obj: Mapping[str, Any]) -> LiveFleet:
         template=_template(spec),
         way=next((w for w in SAID if w == way), None),
         deadline_exceeded=status.get("progressReason") == "ProgressDeadlineExceeded",
+        nodes=int((spec.get("leaderWorkerTemplate") or {}).get("size", 1)),
         refused=str(status.get("refused", "")),
     )
 

@@ -1,4 +1,4 @@
-"""What is seen of a service's fleet, as the conditions need it. Pure: the live Deployment in, figures out."""
+"""What is seen of a service's fleet, as the conditions need it. Pure: the live workload in, figures out."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,26 @@ from plimsoll.core.request import Request
 from plimsoll.core.rollout import Target
 
 
-def fleet(live: LiveFleet, pods: Sequence[PodState], replicas: int, floor: int, *, waits: bool) -> Fleet:
+def fleet(
+    live: LiveFleet,
+    pods: Sequence[PodState],
+    replicas: int,
+    floor: int,
+    *,
+    waits: bool,
+    old: LiveFleet | None = None,
+) -> Fleet:
     """The main workload as last seen. ``replicas``: how many are wanted, ``floor`` of which must be ready for the
-    service to be. ``waits``: for another template.
+    service to be. ``waits``: for another template. ``old``: a workload of the other kind, which serves until this one
+    does.
     """
     return Fleet(
         wanted=replicas,
         floor=floor,
-        replicas=live.replicas,
-        ready=live.ready,
+        replicas=live.replicas + (old.replicas if old else 0),
+        ready=live.ready + (old.ready if old else 0),
         updated_ready=0 if waits else _ready_now(live, pods),
-        rolled_out=not waits and not live.mixed and live.replicas >= min(floor, 1),
+        rolled_out=not waits and old is None and not live.mixed and live.replicas >= min(floor, 1),
         pods=counts(pods),
     )
 
@@ -30,8 +39,8 @@ def _ready_now(live: LiveFleet, pods: Sequence[PodState]) -> int:
     """Ready pods of the present template. The workload does not count them: it is asked where no pod may be seen."""
     if not live.seen:
         return 0
-    most = min(live.ready, live.updated)
-    return min(most, sum(p.phase == "ready" and p.template == live.template_hash for p in pods)) if pods else most
+    most, mine = min(live.ready, live.updated), live.template_hash
+    return min(most, sum(p.serves and p.phase == "ready" and p.template == mine for p in pods)) if pods else most
 
 
 def limited(request: Request, target: Target, replicas: int) -> Problem | None:

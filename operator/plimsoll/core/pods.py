@@ -51,6 +51,8 @@ class PodState:
     """When it was made or found a node (pending), or its container started (loading), seconds of the wall clock."""
     unplaced: str = ""
     """The scheduler's words when no node takes it."""
+    serves: bool = True
+    """False for a further node of a replica: its troubles count, it is no replica."""
     obstacle: Obstacle | None = None
     ended: Ended | None = None
 
@@ -58,7 +60,8 @@ class PodState:
 def pod_state(pod: Mapping[str, Any]) -> PodState | None:
     """What one pod is doing; None for one that is not part of the fleet (a canary)."""
     meta, status = pod["metadata"], pod.get("status", {})
-    if (meta.get("labels") or {}).get(names.LABEL_TRACK, names.TRACK_MAIN) != names.TRACK_MAIN:
+    track = (meta.get("labels") or {}).get(names.LABEL_TRACK, names.TRACK_MAIN)
+    if track not in (names.TRACK_MAIN, names.TRACK_WORKER):
         return None
     found: Mapping[str, Any] = next(
         (c for c in status.get("containerStatuses") or () if c.get("name") == CONTAINER), {}
@@ -77,13 +80,16 @@ def pod_state(pod: Mapping[str, Any]) -> PodState | None:
         unplaced=placed_words(unplaced) if phase == "pending" else "",
         obstacle=_obstacle(meta, status, found) if phase == "failing" else None,
         ended=_ended(found) if phase == "failing" else None,
+        serves=track == names.TRACK_MAIN,
     )
 
 
 def counts(pods: Iterable[PodState]) -> dict[Phase, int]:
-    """Pods by phase."""
+    """Pods by phase; a further node of a replica only where it is not as it should be."""
     found: dict[Phase, int] = {}
     for pod in pods:
+        if pod.phase == "ready" and not pod.serves:
+            continue
         found[pod.phase] = found.get(pod.phase, 0) + 1
     return found
 

@@ -8,8 +8,10 @@ from plimsoll.api import names
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.drift import digest
 
-FREE_OF_PLAN: Final = ("scaling", "replicas", "tuning", "mode", "rollout", "className")
-"""Spec fields that change how many pods run or what the operator may do, never what a pod looks like."""
+FREE_OF_PLAN: Final = ("scaling", "replicas", "tuning", "mode", "rollout", "className", "routing")
+"""Spec fields that change how many pods run, what stands beside them or what the operator may do, never what a pod
+looks like.
+"""
 
 
 @dataclass(frozen=True)

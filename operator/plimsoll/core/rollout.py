@@ -5,22 +5,23 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from plimsoll.api import names, reasons
-from plimsoll.core import replan
+from plimsoll.core import replan, several_nodes
 from plimsoll.core.conditions import Problem
 from plimsoll.core.drift import differs, digest
-from plimsoll.core.manifests.deployment import deployment
+from plimsoll.core.kinds import NOTHING_OPTIONAL, Kinds
 from plimsoll.core.manifests.identity import Owner
+from plimsoll.core.manifests.nodes import NodeTemplates, node_templates
 from plimsoll.core.manifests.pdb import disruption_budget
 from plimsoll.core.manifests.pod import PodRequest, pod_template
 from plimsoll.core.manifests.revision import Revision, current, new_revision
 from plimsoll.core.manifests.service import network_service
+from plimsoll.core.manifests.workload import workload
 from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import Request
 from plimsoll.core.steps import Step
 
 DIFF_LIMIT: Final = 400
-OLD_DEADLINE_MARGIN_SECONDS: Final = 120
 _PLANNED: Final = "plannedReplicas"
 """Key of a kept plan for the replicas it was made for: no part of the choice, and not reported."""
 
@@ -51,15 +52,20 @@ class Target:
 
 
 def choose_target(
-    request: Request, outcome: Outcome, kept: Sequence[Revision], correction: Correction = NOTHING_LEARNED
+    request: Request,
+    outcome: Outcome,
+    kept: Sequence[Revision],
+    correction: Correction = NOTHING_LEARNED,
+    kinds: Kinds = NOTHING_OPTIONAL,
 ) -> Target:
     """The plan to run. A running plan answers its request until the request changes or the user accepts a new one.
 
     ``correction``: what the ``outcome`` was planned with.
     """
     running = current(kept)
-    outcome = _on_one_node(outcome)
     same_request = running is not None and running.fingerprint == request.fingerprint
+    if not (running and same_request and running.nodes > 1):
+        outcome = _placed(outcome, kinds)  # what runs over several nodes is not judged again: it would only be lost
     if isinstance(outcome, Plan):
         learned = replan.learned(request, correction, replanned=replan.was_tried(request, kept))
         fresh = render(request, outcome, _next_number(running), learned)
@@ -87,11 +93,17 @@ def ignored(request: Request, target: Target, kept: Sequence[Revision]) -> str:
 
 
 def replanned(
-    request: Request, target: Target, kept: Sequence[Revision], outcome: Outcome, correction: Correction
+    request: Request,
+    target: Target,
+    kept: Sequence[Revision],
+    outcome: Outcome,
+    correction: Correction,
+    kinds: Kinds = NOTHING_OPTIONAL,
 ) -> tuple[Target, str]:
     """The target after a second try with what the engine's failure taught, and what came of it when nothing did."""
     running = target.revision
     assert running is not None  # noqa: S101 - its engine failed
+    outcome = _placed(outcome, kinds)
     if isinstance(outcome, Unavailable):
         return target, ""
     if isinstance(outcome, Refusal):
@@ -106,17 +118,27 @@ def replanned(
 def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any] | None = None) -> Revision:
     """The revision that a fresh plan would become. ``learned``: what an engine taught that it was made with."""
     template = pod_template(plan, PodRequest(request.name, request.spec, request.restart, plan.policy))
+    nodes = plan.choice.nodes_per_replica
+    made = node_templates(template, request.name, nodes) if nodes > 1 else NodeTemplates(template, None)
     reported = to_json(plan)
     # How many replicas run is not part of a kept plan: it moves without a restart.
     reported[_PLANNED] = reported["choice"].pop("replicas")
-    made = new_revision(owner(request), request.fingerprint, reported, _marked(template), plan.startup.seconds, number)
-    return replace(made, learned=learned or {})
+    made = _marked(made)
+    revision = new_revision(
+        owner(request), request.fingerprint, reported, made.leader, plan.startup.seconds, number, made.worker
+    )
+    return replace(revision, learned=learned or {})
 
 
-def _marked(template: Mapping[str, Any]) -> dict[str, Any]:
-    """The template with its hash as an annotation, by which pods of different templates are told apart."""
+def _marked(made: NodeTemplates) -> NodeTemplates:
+    """The templates with their hash as an annotation, by which pods of different templates are told apart."""
+    mark = digest([made.leader, made.worker] if made.worker else made.leader)
+    return NodeTemplates(_with_mark(made.leader, mark), _with_mark(made.worker, mark) if made.worker else None)
+
+
+def _with_mark(template: Mapping[str, Any], mark: str) -> dict[str, Any]:
     metadata = template["metadata"]
-    annotations = {**metadata.get("annotations", {}), names.ANNOTATION_TEMPLATE: digest(template)}
+    annotations = {**metadata.get("annotations", {}), names.ANNOTATION_TEMPLATE: mark}
     return {**template, "metadata": {**metadata, "annotations": annotations}}
 
 
@@ -131,18 +153,9 @@ def children(request: Request, target: Revision, step: Step) -> list[dict[str, A
     The target's revision is kept even while its template still waits.
     """
     mine = owner(request)
-    budget = [disruption_budget(mine)] if step.replicas > 1 else []
-    fleet = []
-    if step.revision is not None:
-        runs = step.revision
-        fleet = [deployment(mine, runs.template, deadline_seconds=_deadline_seconds(runs), way=step.way)]
+    budget = [disruption_budget(mine, target.nodes)] if step.replicas > 1 else []
+    fleet = [workload(mine, step.revision, step.way)] if step.revision else []
     return [target.manifest(mine), network_service(mine), *budget, *fleet]
-
-
-def _deadline_seconds(revision: Revision) -> int:
-    """When a roll-out of the revision counts as too slow; revisions of the first release kept no such figure."""
-    startup = revision.plan.get("startup") or {}
-    return int(startup.get("deadlineSeconds", 2 * revision.load_seconds + OLD_DEADLINE_MARGIN_SECONDS))
 
 
 def gpus_per_replica(revision: Revision) -> int:
@@ -179,17 +192,10 @@ def sentence(revision: Revision) -> str:
     )
 
 
-def _on_one_node(outcome: Outcome) -> Outcome:
-    """Replicas over several nodes are planned, but nothing here can roll them out: a Deployment's pod has one node."""
-    if not isinstance(outcome, Plan) or outcome.choice.nodes_per_replica == 1:
-        return outcome
-    choice = outcome.choice
-    message = (
-        f"spec.hardware: a replica would need {choice.nodes_per_replica} nodes ({choice.gpus_per_replica} GPUs "
-        f"{choice.gpu}, TP {choice.tensor_parallel}, PP {choice.pipeline_parallel}), and replicas over several nodes "
-        "are not rolled out; allow a larger GPU in hardware.gpus, or use a quantised checkpoint"
-    )
-    return Refusal(reasons.SEVERAL_NODES.name, message)
+def _placed(outcome: Outcome, kinds: Kinds) -> Outcome:
+    """A replica over several nodes is refused where nothing could run it: a Deployment's pod has one node."""
+    why = several_nodes.refusal(outcome, kinds) if isinstance(outcome, Plan) else None
+    return outcome if why is None else Refusal(reasons.SEVERAL_NODES.name, why)
 
 
 def _next_number(running: Revision | None) -> int:
@@ -208,7 +214,8 @@ def _update(running: Revision, fresh: Revision) -> Problem | None:
     before, after = dict(running.plan["choice"]), dict(fresh.plan["choice"])
     changes = [*_changed_flags(before.pop("args"), after.pop("args"))]
     changes += [f"{k}: {before.get(k)} -> {v}" for k, v in after.items() if before.get(k) != v]
-    if not changes and digest(running.template) != digest(fresh.template):
+    made, runs = ([each.template, each.worker_template] for each in (fresh, running))
+    if not changes and digest(runs) != digest(made):
         where = differs(fresh.template, running.template) or "fields left out"
         changes.append(f"pod template: {where}")
     if not changes:

@@ -101,7 +101,7 @@ def _begin(
         return Step(running, live.asked, way)  # the last count is not there yet
     chosen = choose(_situation(target, live, policy, progress))
     if chosen.way is None:
-        fits = max(1, policy.max_gpus // max(1, live.needs.gpus))
+        fits = max(1, policy.max_gpus // max(1, live.gpus_per_replica))
         return Step(running, min(wanted, fits), way, waiting=_waits(chosen))
     return Step(target, live.asked, chosen.way, chosen.why)
 
@@ -125,7 +125,7 @@ def _most(target: Revision, live: LiveFleet, policy: Policy) -> int:
 
 
 def _larger(target: Revision, live: LiveFleet) -> int:
-    return max(live.needs.gpus, read_needs(target.template["spec"]).gpus)
+    return max(live.gpus_per_replica, read_needs(target.template["spec"]).gpus * target.nodes)
 
 
 def _situation(target: Revision, live: LiveFleet, policy: Policy, progress: Progress) -> Situation:
@@ -135,6 +135,7 @@ def _situation(target: Revision, live: LiveFleet, policy: Policy, progress: Prog
         starting=progress.starting,
         has_surplus=live.way == "Surge" and live.mixed and live.replicas > live.asked,
         gpus_per_replica=_larger(target, live),
+        pods_per_replica=target.nodes,
         max_gpus=policy.max_gpus,
         room=policy.room,
         on_demand=policy.on_demand,

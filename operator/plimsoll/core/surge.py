@@ -45,6 +45,8 @@ class Situation:
     max_gpus: int
     room: Room | None
     """None: the operator may not look at nodes and pods."""
+    pods_per_replica: int = 1
+    """More than one where a replica spans nodes: all of them need a place."""
     on_demand: int | None = None
     """GPUs of the product that the cluster could add; None: it adds none."""
     may_recreate: bool = False
@@ -98,7 +100,7 @@ def _why_no_surge(now: Situation) -> str:
         return ""
     if now.room is None:
         return "the operator may not list nodes and pods, so no GPU counts as free"
-    return "" if now.room.fits else no_room(now.room)
+    return "" if now.room.fits >= now.pods_per_replica else no_room(now.room)
 
 
 def no_room(room: Room) -> str:

@@ -81,6 +81,8 @@ def test_only_constants_are_schema_defaults() -> None:
     spec = resource_schema()["properties"]["spec"]
     defaults = {at: node["default"] for at, node in nodes(spec, "spec") if "default" in node}
     assert defaults == {
+        "spec.routing.endpointPicker.failureMode": "FailClose",
+        "spec.routing.endpointPicker.port": 9002,
         "spec.model.textOnly": False,
         "spec.model.configRef.key": "config.json",
         "spec.model.source.hub.tokenSecret.key": "token",

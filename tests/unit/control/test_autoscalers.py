@@ -10,6 +10,7 @@ from plimsoll.control.autoscalers import AGAIN_SECONDS, Autoscalers
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core.autoscaler import Autoscaler
+from plimsoll.core.manifests.workload import workloads
 
 KEY = Key("llm", "svc")
 
@@ -40,7 +41,7 @@ class World:
             yield each
 
     async def who(self, *, edited: bool) -> Autoscaler | None:
-        return await self.autoscalers.of("Deployment", KEY, edited=edited)
+        return await self.autoscalers.of(workloads(KEY.name)[0], KEY, edited=edited)
 
 
 @pytest.fixture

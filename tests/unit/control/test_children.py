@@ -8,6 +8,9 @@ import pytest
 from plimsoll.adapters.ports import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
+    INFERENCE_POOLS,
+    LEADER_WORKER_SETS,
+    POD_MONITORS,
     ClusterError,
     ForbiddenError,
     InvalidError,
@@ -16,20 +19,25 @@ from plimsoll.adapters.ports import (
     UnreachableError,
 )
 from plimsoll.api import names
+from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children
 from plimsoll.control.turns import Turns
 from plimsoll.core import drift
+from plimsoll.core.kinds import INFERENCE_POOL, LEADER_WORKER_SET, POD_MONITOR, Availability, Kinds
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.pdb import disruption_budget
+from plimsoll.core.manifests.workload import workloads
 from plimsoll.core.request import Request, read_request
 
 KEY = Key("llm", "svc")
 OWNER = Owner("llm", "svc", "u1")
+FLEET, GROUPS = workloads("svc")
 
 
-def _request() -> Request:
-    spec = {"model": {"id": "Qwen/Qwen3-8B"}, "hardware": {"gpu": "NVIDIA-L40S"}, "contextTokens": 8192}
+def _request(**changes: Any) -> Request:
+    base = {"model": {"id": "Qwen/Qwen3-8B"}, "hardware": {"gpu": "NVIDIA-L40S"}, "contextTokens": 8192}
+    spec = {**base, **changes}
     return read_request({"metadata": {"name": "svc", "namespace": "llm", "uid": "u1"}, "spec": spec})
 
 
@@ -50,9 +58,14 @@ class World:
         self.overrule: dict[str, Any] = {}
         self.claims: dict[str, Any] = {}
         self.unlisted: dict[Kind, str] = {}
+        self.found = {kind: Availability("usable") for kind in (LEADER_WORKER_SET, POD_MONITOR, INFERENCE_POOL)}
         self.cache = Cache()
         turns = Turns(self, lambda: self.now)  # type: ignore[arg-type]
-        self.children = Children(self, self.cache, turns, self.may_not_list)  # type: ignore[arg-type]
+        self.children = Children(self, self.cache, turns, self.may_not_list, self.kinds)  # type: ignore[arg-type]
+        self.beside = Beside(self.children, self.kinds, {})
+
+    def kinds(self, _namespace: str) -> Kinds:
+        return Kinds(self.found)
 
     def may_not_list(self, kind: Kind, _namespace: str) -> str:
         return self.unlisted.get(kind, "")
@@ -63,12 +76,19 @@ class World:
             raise self.refuse[kind]
         self.version += 1
         before = self.objects.get((kind, manifest["metadata"]["name"]), {"spec": {"replicas": 1}})
-        meta = {**manifest["metadata"], "resourceVersion": str(self.version)}
+        meta = {"uid": "u2", **manifest["metadata"], "resourceVersion": str(self.version)}
         if manager == names.MANAGER_SCALE:
             meta = {**before["metadata"], "resourceVersion": str(self.version)}
         spec = {**before["spec"], **manifest.get("spec", {}), **self.overrule}
         self.objects[kind, meta["name"]] = {"metadata": meta, "spec": spec}
         return self.objects[kind, meta["name"]]
+
+    async def delete(self, kind: Kind, _namespace: str, name: str, _uid: str, *, version: str) -> None:
+        self.writes.append(kind)
+        if kind in self.refuse:
+            raise self.refuse[kind]
+        assert version == self.objects[kind, name]["metadata"]["resourceVersion"]
+        self.cache.drop(kind, self.objects.pop((kind, name)))
 
     async def get(self, kind: Kind, _namespace: str, name: str) -> dict[str, Any]:
         if (kind, name) not in self.objects:
@@ -86,7 +106,12 @@ class World:
         self.cache.put(kind, self.objects[kind, "svc"])
 
     async def bring(self, *manifests: Mapping[str, Any], replicas: int = 1) -> Applied:
-        return await self.children.bring(_request(), manifests, replicas, self.cache.children(KEY))
+        return await self.children.bring(_request(), manifests, FLEET, replicas, self.cache.children(KEY))
+
+    async def bring_beside(self, **spec: Any) -> list[str]:
+        """Reasons of what is in the way of PodMonitor and InferencePool."""
+        found = await self.beside.bring(_request(**spec), self.cache.children(KEY), Applied())
+        return [problem.reason for problem in found]
 
 
 @pytest.fixture
@@ -238,3 +263,89 @@ def test_the_stamp_is_part_of_what_is_compared() -> None:
     assert [*drift.differences(changed, {**live, "spec": changed["spec"]})] == [
         ("metadata", "annotations", names.ANNOTATION_HASH)
     ]
+
+
+PICKER: Final = {"routing": {"endpointPicker": {"service": "epp"}}}
+NO_RIGHT: Final = '403 User "u" cannot patch resource "podmonitors" in API group "monitoring.coreos.com"'
+
+
+async def test_what_stands_beside_is_made_once_and_goes_when_it_is_not_wanted(world: World) -> None:
+    for _ in range(2):
+        assert await world.bring_beside(**PICKER) == []
+    assert world.writes == [POD_MONITORS, INFERENCE_POOLS]
+    for _ in range(2):
+        assert await world.bring_beside() == []
+    assert world.writes[2:] == [INFERENCE_POOLS]
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        pytest.param(ForbiddenError(NO_RIGHT), "Forbidden", id="no right to write"),
+        pytest.param(InvalidError('422 admission webhook "w" denied the request: no'), "DeniedByPolicy", id="a policy"),
+        pytest.param(NotFoundError("404 no such kind"), "KindUnusable", id="gone a moment ago"),
+        pytest.param(UnreachableError("500 conversion webhook failed"), "KindUnusable", id="its own server is broken"),
+        pytest.param(UnreachableError('500 failed calling webhook "w"'), "KindUnusable", id="its webhook is away"),
+    ],
+)
+async def test_trouble_with_one_kind_concerns_that_kind_only(world: World, error: ClusterError, reason: str) -> None:
+    world.refuse[POD_MONITORS] = error
+    for _ in range(10):
+        assert await world.bring_beside(**PICKER) == [reason]
+    assert world.writes.count(INFERENCE_POOLS) == 1
+    world.refuse.clear()
+    world.now += 5
+    assert await world.bring_beside(**PICKER) == []
+
+
+async def test_what_may_not_be_deleted_is_said(world: World) -> None:
+    await world.bring_beside(**PICKER)
+    world.refuse[INFERENCE_POOLS] = ForbiddenError(NO_RIGHT.replace("patch", "delete"))
+    assert await world.bring_beside() == ["Forbidden"]
+
+
+async def test_a_monitor_that_somebody_insists_on_is_fought_no_more_than_a_deployment(world: World) -> None:
+    applied = Applied()
+    for _ in range(120):
+        await world.bring_beside()
+        if found := world.objects.pop((POD_MONITORS, "svc"), None):
+            world.cache.drop(POD_MONITORS, found)
+        applied = Applied()
+        await world.beside.bring(_request(), world.cache.children(KEY), applied)
+        world.now += 0.5
+    assert len(world.writes) <= 10
+    assert applied.contest is not None
+    assert not applied.contest.fleet_differs
+
+
+def _groups() -> dict[str, Any]:
+    meta = {**OWNER.metadata(), "name": GROUPS.name}
+    return {"apiVersion": GROUPS.api_version, "kind": GROUPS.kind, "metadata": meta, "spec": {"replicas": 1}}
+
+
+async def test_groups_that_cannot_be_seen_are_not_written(world: World) -> None:
+    world.found[LEADER_WORKER_SET] = Availability("forbidden", "may not list leaderworkersets")
+    applied = await world.children.bring(_request(), [_groups()], GROUPS, 2, {})
+    assert world.writes == []
+    assert applied.blocked is not None
+    assert applied.blocked.reason == "SeveralNodes"
+    assert "left as it is" in applied.blocked.message
+
+
+async def test_the_fleet_that_another_follows_is_scaled_and_then_goes(world: World) -> None:
+    await world.bring(_deployment(), replicas=3)
+    applied = Applied()
+    for _ in range(2):
+        await world.children.retire(_request(), FLEET, 2, world.cache.children(KEY), applied)
+    assert world.objects[DEPLOYMENTS, "svc"]["spec"]["replicas"] == 2
+    assert len(world.writes) == 3
+    await world.children.retire(_request(), FLEET, None, world.cache.children(KEY), applied)
+    assert (DEPLOYMENTS, "svc") not in world.objects
+    assert applied.blocked is None
+
+
+async def test_groups_of_a_kind_that_went_a_moment_ago_are_left_and_it_is_said(world: World) -> None:
+    world.refuse[LEADER_WORKER_SETS] = NotFoundError("404 no such kind")
+    applied = await world.children.bring(_request(), [_groups()], GROUPS, 1, {})
+    assert applied.blocked is not None
+    assert applied.blocked.reason == "SeveralNodes"

@@ -60,6 +60,7 @@ _BY_TYPE: Final = {
     bool: st.booleans(),
     str: _TEXTS,
     Problem | None: st.none() | PROBLEMS,
+    tuple[Problem, ...] | None: st.none() | st.lists(PROBLEMS, max_size=2).map(tuple),
     Fleet | None: st.none() | FLEETS,
     Contest | None: st.none() | CONTESTS,
     Obstacle | None: st.none() | OBSTACLES,

@@ -10,7 +10,7 @@ from tests.unit.core.situations import FACTS, OBSERVED, REFUSED, SERVING, by_typ
 
 def test_every_condition_is_there_from_the_first_visit_and_has_a_reason() -> None:
     found = decide(Facts())
-    assert len(found) == 12
+    assert len(found) == 13
     assert all(c.reason and c.status in ("True", "False", "Unknown") for c in found)
     assert len({c.type for c in found}) == len(found)
 

@@ -23,13 +23,3 @@ def deployment(owner: Owner, template: Mapping[str, Any], *, deadline_seconds: i
             "template": template,
         },
     }
-
-
-def scale(owner: Owner, replicas: int) -> dict[str, Any]:
-    """The count alone, applied by its own field manager."""
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": owner.name, "namespace": owner.namespace},
-        "spec": {"replicas": replicas},
-    }

@@ -9,6 +9,7 @@ from typing import Any
 from plimsoll.api import names
 
 APP_NAME = "vllm"
+WORKER_NAME = "vllm-worker"
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,11 @@ def labels(service: str) -> dict[str, str]:
 def pod_labels(service: str, track: str = names.TRACK_MAIN) -> dict[str, str]:
     """Labels of the service's pods on one track: main, canary or control."""
     return {**labels(service), names.LABEL_TRACK: track}
+
+
+def worker_labels(service: str) -> dict[str, str]:
+    """Labels of a replica's further nodes: they serve nothing, so neither traffic nor replica selectors match them."""
+    return {**labels(service), names.LABEL_NAME: WORKER_NAME, names.LABEL_TRACK: names.TRACK_WORKER}
 
 
 def track_selector(service: str, track: str = names.TRACK_MAIN) -> dict[str, str]:

@@ -13,6 +13,7 @@ from plimsoll.core.drift import digest
 from plimsoll.core.manifests.identity import Owner
 
 KEEP: Final = 5
+OLD_DEADLINE_MARGIN_SECONDS: Final = 120
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,19 @@ class Revision:
     load_seconds: int
     learned: Mapping[str, Any] = field(default_factory=dict)
     """What an engine taught that this plan was made with (``core/replan.py``)."""
+    worker_template: Mapping[str, Any] | None = None
+    """Pod template of a replica's further nodes, where it spans several."""
+
+    @property
+    def nodes(self) -> int:
+        """Nodes that one replica spans."""
+        return int((self.plan.get("choice") or {}).get("nodesPerReplica", 1))
+
+    @property
+    def deadline_seconds(self) -> int:
+        """When a roll-out of it counts as too slow; revisions of the first release kept no such figure."""
+        startup = self.plan.get("startup") or {}
+        return int(startup.get("deadlineSeconds", 2 * self.load_seconds + OLD_DEADLINE_MARGIN_SECONDS))
 
     def manifest(self, owner: Owner) -> dict[str, Any]:
         """The ControllerRevision; its data is immutable, its number says which one is current."""
@@ -41,16 +55,24 @@ class Revision:
                 "template": self.template,
                 "loadSeconds": self.load_seconds,
                 **({"learned": self.learned} if self.learned else {}),
+                **({"workerTemplate": self.worker_template} if self.worker_template else {}),
             },
         }
 
 
 def new_revision(
-    owner: Owner, fingerprint: str, plan: Mapping[str, Any], template: Mapping[str, Any], load_seconds: int, number: int
+    owner: Owner,
+    fingerprint: str,
+    plan: Mapping[str, Any],
+    template: Mapping[str, Any],
+    load_seconds: int,
+    number: int,
+    worker_template: Mapping[str, Any] | None = None,
 ) -> Revision:
     """A revision named after its content, so that returning to an earlier plan finds the earlier revision."""
-    name = f"{owner.name}-{digest([fingerprint, plan['choice'], template])[:10]}"
-    return Revision(name, number, fingerprint, plan, template, load_seconds)
+    content = [fingerprint, plan["choice"], template, *([worker_template] if worker_template else [])]
+    name = f"{owner.name}-{digest(content)[:10]}"
+    return Revision(name, number, fingerprint, plan, template, load_seconds, worker_template=worker_template)
 
 
 def read_revision(obj: Mapping[str, Any]) -> Revision | None:
@@ -58,9 +80,16 @@ def read_revision(obj: Mapping[str, Any]) -> Revision | None:
     data = obj.get("data")
     if not isinstance(data, Mapping) or not {"fingerprint", "plan", "template", "loadSeconds"} <= data.keys():
         return None
-    number = int(obj.get("revision", 0))
-    fingerprint, load_seconds, learned = str(data["fingerprint"]), int(data["loadSeconds"]), data.get("learned") or {}
-    return Revision(obj["metadata"]["name"], number, fingerprint, data["plan"], data["template"], load_seconds, learned)
+    return Revision(
+        name=obj["metadata"]["name"],
+        number=int(obj.get("revision", 0)),
+        fingerprint=str(data["fingerprint"]),
+        plan=data["plan"],
+        template=data["template"],
+        load_seconds=int(data["loadSeconds"]),
+        learned=data.get("learned") or {},
+        worker_template=data.get("workerTemplate"),
+    )
 
 
 def current(revisions: Iterable[Revision]) -> Revision | None:
