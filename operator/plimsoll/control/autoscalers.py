@@ -50,7 +50,6 @@ class Autoscalers:
         Then only a listing counts that was made since the change was seen: the autoscaler may be as new as that.
         """
         scope, now = (key.namespace if self.namespaces else None), self.monotonic()
-        target = Scaled(key.namespace, kind, key.name)
         target = Scaled(key.namespace, fleet.kind, fleet.name)
         at, known = self._known.get(scope, (float("-inf"), {}))
         if not edited:
