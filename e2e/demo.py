@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from e2e.demo_burst import BURST_SECONDS, PROMPT_TOKENS, RATE, absorb
 from e2e.labrun import CHECKOUT
 from e2e.labstate import ENV, taken
 
@@ -83,6 +84,7 @@ def _show() -> None:
         print(_kubectl("get", kinds, "-n", NAMESPACE, "-l", f"app.kubernetes.io/instance={NAME}").rstrip())
         _complete()
         _arithmetic()
+        _burst()
         _kubectl("delete", "-n", NAMESPACE, "-f", str(EXAMPLE))
         _await_gone()
     finally:
@@ -148,6 +150,20 @@ def _arithmetic() -> None:
     if found:
         tokens = int(found[1].replace(",", ""))
         print(f"  planned {kv['tokens']:,}, found {tokens:,} tokens: {(kv['tokens'] / tokens - 1):+.1%}")
+
+
+def _burst() -> None:
+    _heading(f"A burst: {RATE:.0f} prompts of {PROMPT_TOKENS:,} tokens a second for {BURST_SECONDS:.0f} s")
+    prometheus = _environment()["PROMETHEUS_URL"]
+    report, decisions = absorb(lambda: _json("get", "vllm", NAME), NAME, NAMESPACE, prometheus)
+    answered = f"{report['succeeded']} of {report['sent']} requests were answered"
+    print(f"\n  {answered}, failures: {report['failures'] or 'none'}")
+    for made in decisions:
+        print(f"  {made['reason']}: {made.get('from', '-')} -> {made.get('to')} replicas. {made['message']}")
+    scaling = _json("get", "vllm", NAME)["status"].get("scaling", {})
+    print(f"  fewer again: {scaling.get('shrinksWhen', 'not known')}")
+    if not any(made["reason"] == "MoreDemand" for made in decisions):
+        raise DemoError("the burst did not add a replica")
 
 
 def _await_gone() -> None:

@@ -32,9 +32,13 @@ class FleetThread:
         self._thread.start()
         self._ready.result()
 
+    def submit(self, coroutine: Coroutine[Any, Any, Answer]) -> Future[Answer]:
+        """Have the fleet's loop run this; `cancel` of what is returned ends it."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
     def run(self, coroutine: Coroutine[Any, Any, Answer]) -> Answer:
         """Have the fleet's loop run this, and wait for its result."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        return self.submit(coroutine).result()
 
     def stop(self) -> None:
         """Leave the fleet, also in the middle of its start."""

@@ -99,6 +99,7 @@ class Lab:
                 nodes,
                 load_seconds=self.options.load_seconds,
                 control_socket=self.plane.workdir / SOCKET_NAME,
+                fault_prometheus=self.plane.fault_prometheus,
             )
         )
         self.fleet.start()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Self
+from urllib.parse import urlsplit
 
 from e2e.controlplane import audit, binaries, commands, prometheus
 from e2e.controlplane.api import Api
@@ -10,6 +11,7 @@ from e2e.controlplane.identity import Tls, User, kubeconfig
 from e2e.controlplane.kubectl import Kubectl
 from e2e.controlplane.ports import HOST, PortLeases
 from e2e.controlplane.process import Process
+from e2e.controlplane.prometheus_faults import Door
 from e2e.controlplane.scratch import Place, Scratch
 
 READY_SECONDS: Final = 60.0
@@ -61,6 +63,7 @@ class ControlPlane:
         )
         self._extra_users = users
         self._with_prometheus = prometheus
+        self._door: Door | None = None
         self._extra_args = dict(extra_args or {})
         self._given = scratch
         self._own: Scratch | None = None
@@ -93,6 +96,9 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stop everything, those that write before what they write to. Safe to call again."""
+        if self._door:
+            self._door.stop()
+            self._door = None
         for process in reversed(self.processes.values()):
             process.stop(grace_seconds=STOP_SECONDS)
         if self.processes:
@@ -124,6 +130,12 @@ class ControlPlane:
         draft.write_text(prometheus.operator_targets(address))
         draft.rename(self._operator_targets)
 
+    def fault_prometheus(self, kind: str) -> None:
+        """Have everybody who asks Prometheus see this fault, until it is ``none``: ``prometheus_faults.FAULTS``."""
+        if self._door is None:
+            raise ValueError("there is no Prometheus here")
+        self._door.fault(kind)
+
     def lease_port(self) -> int:
         """A free port on 127.0.0.1 that stays ours until `stop`."""
         return self._leases.lease()
@@ -148,7 +160,8 @@ class ControlPlane:
         self._operator_targets = self.workdir / "operator-targets.json"
         self._ports = commands.Ports.leased(self._leases)
         self.url = f"https://{HOST}:{self._ports.kube_apiserver}"
-        self.prometheus_url = f"http://{HOST}:{self._ports.prometheus}"
+        door = self._leases.lease()
+        self.prometheus_url = f"http://{HOST}:{door}"
         self.tls = Tls.create(self.workdir / "tls", self._options.reached_at)
         users = (User.named(name) for name in (CONTROLLER_MANAGER, SCHEDULER, PROMETHEUS))
         everybody = (User.named(ADMIN, "system:masters"), *users, *self._extra_users)
@@ -214,7 +227,10 @@ class ControlPlane:
                 self.binaries, self._ports, config=config, data=self.workdir / "prometheus", options=self._options
             ),
         )
-        process.await_ready(Api(self.prometheus_url, self.ca).probe("/-/ready"), within_seconds=READY_SECONDS)
+        behind = f"http://{HOST}:{self._ports.prometheus}"
+        process.await_ready(Api(behind, self.ca).probe("/-/ready"), within_seconds=READY_SECONDS)
+        self._door = Door(urlsplit(self.prometheus_url).port or 0, behind)
+        self._door.start()
 
     def _launch(self, name: str, argv: list[str]) -> Process:
         process = self.process(name, [*argv, *self._extra_args.get(name, ())])

@@ -1,4 +1,4 @@
-"""``fault pod|engines|metrics|node`` and ``load`` as commands of a lab's command line, over the control socket."""
+"""``fault pod|engines|metrics|node|prometheus`` and ``load`` as commands of a lab, over the control socket."""
 
 from __future__ import annotations
 
@@ -34,6 +34,14 @@ def add_to(app: typer.Typer, socket: Path) -> None:
     def metrics(name: str, kind: str, namespace: Namespace = "default") -> None:
         """Spoil a pod's metrics: absent, stale, nan, old-names, duplicate; none makes them well again."""
         _call(socket, "fault_metrics", namespace=namespace, name=name, kind=kind)
+
+    @fault.command()
+    def prometheus(kind: str) -> None:
+        """Spoil Prometheus: down, hang, html, error, rejected, auth, busy, empty, nan, inf, old, half, partial, differ.
+
+        none makes it well again.
+        """
+        _call(socket, "fault_prometheus", kind=kind)
 
     @fault.command()
     def node(name: str, kind: str) -> None:

@@ -34,7 +34,8 @@ class Fleet:
 
     ``load_seconds`` is how long an engine's port stays closed; ``back_off_scale`` shortens CrashLoopBackOff and
     ImagePullBackOff (1.0 is real time); ``heartbeat_seconds`` is between two renewals of a node's lease;
-    ``control_socket`` opens the unix socket of :mod:`e2e.fleet.control`.
+    ``control_socket`` opens the unix socket of :mod:`e2e.fleet.control`; ``fault_prometheus`` is what its command of
+    that name does.
     """
 
     def __init__(
@@ -48,9 +49,11 @@ class Fleet:
         engine: EngineFactory = SimulatedEngine,
         control_socket: Path | None = None,
         start: Callable[[Launch], Process] | None = None,
+        fault_prometheus: Callable[[str], None] | None = None,
     ) -> None:
         self._kubeconfig, self._specs, self._back_off_scale = kubeconfig, nodes, back_off_scale
         self._control_socket, self._heartbeat_seconds = control_socket, heartbeat_seconds
+        self._fault_prometheus = fault_prometheus
         self._trouble = Trouble()
         self._start = start or partial(launcher.start, options=VllmOptions(load_seconds, engine, self._trouble))
         self._stack = AsyncExitStack()
@@ -92,10 +95,16 @@ class Fleet:
         self._trouble.missing_bytes, self._trouble.taken_bytes = int(missing_gib * GIB), int(taken_gib * GIB)
 
     async def fault_metrics(self, namespace: str, name: str, kind: str) -> None:
-        """Absent (404) · stale (frozen) · nan · old-names · duplicate · none (well again)."""
+        """Absent (404) · stale (frozen, with its time) · nan · old-names · duplicate · none (well again)."""
         _known("metrics fault", kind, METRICS_FAULTS)
         faults = self._kubelet.find(namespace, name).faults
         faults.metrics, faults.stale_page = (None if kind == "none" else kind), None
+
+    async def fault_prometheus(self, kind: str) -> None:
+        """A fault that all who ask the lab's Prometheus see: ``controlplane/prometheus_faults.py``."""
+        if self._fault_prometheus is None:
+            raise ValueError("this fleet has no Prometheus")
+        self._fault_prometheus(kind)
 
     async def fault_node(self, name: str, kind: str) -> None:
         """Down (silent, its processes gone) · up · no-gpu (allocatable 0; what runs, runs on)."""
@@ -133,6 +142,7 @@ class Fleet:
             "fault_engines": self.fault_engines,
             "fault_metrics": self.fault_metrics,
             "fault_node": self.fault_node,
+            "fault_prometheus": self.fault_prometheus,
             "load": self._load_command,
             "status": self._status_command,
         }

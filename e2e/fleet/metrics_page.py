@@ -107,6 +107,11 @@ def not_a_number(page: str) -> str:
     return re.sub(r"(?m)^(vllm:.*) \S+$", r"\1 NaN", page)
 
 
+def stamped(page: str) -> str:
+    """The page with the time of this moment on every series, as a push gateway or a federation passes it on."""
+    return re.sub(r"(?m)^(vllm:.*) (\S+)$", rf"\1 \2 {round(time.time() * 1000)}", page)
+
+
 def duplicated(page: str) -> str:
     """Every engine series a second time under another model name: a sum over the pod counts all twice."""
     series = [line for line in page.splitlines() if "model_name=" in line]

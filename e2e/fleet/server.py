@@ -128,7 +128,7 @@ class VllmServer:
             return web.Response(status=404 if kind == "absent" else 200)
         text = self._page_now()
         if kind == "stale":
-            self._faults.stale_page = text = self._faults.stale_page or text
+            self._faults.stale_page = text = self._faults.stale_page or metrics_page.stamped(text)
         change = {
             "nan": metrics_page.not_a_number,
             "old-names": metrics_page.old_names,

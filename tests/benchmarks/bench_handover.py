@@ -26,6 +26,7 @@ COUNT: Final = int(os.environ.get("SERVICES", "1000"))
 NAMESPACE: Final = "many"
 CREATORS: Final = 8
 POLL_SECONDS: Final = 0.02
+LIST_SECONDS: Final = 5.0  # 17 MB of statuses a look, which the operator's own requests should not wait for
 CHANGED: Final = "svc-0500" if COUNT > 500 else "svc-0000"
 
 
@@ -48,7 +49,7 @@ async def _measure(plane: ControlPlane, first: Operator, second: Operator) -> No
         await _start(first)
         await _spread((_service(f"svc-{n:04d}") for n in range(COUNT)), admin)
         while await _unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(LIST_SECONDS)
         await _start(second)
         await _hand_over(admin, "kill9", second, 2, lambda: first.kill(comes_back=False))
         await _start(first)

@@ -3,10 +3,14 @@
 import pytest
 
 from e2e.eventually import eventually
+from e2e.fleet.vllm_args import NEWEST
 from e2e.node.images.store import GPU, SMALL_ENGINE_VERSION
 from e2e.node.suite.services import Services
 
 MEMORY_LIMIT = "192Mi"
+NOWHERE = (
+    "registry.invalid/vllm-openai:v1"  # a name that no name server has, so a cluster on the internet pulls nothing
+)
 SMALL_GPU = {"model": {"id": "Qwen/Qwen3-8B"}, "engine": {"version": SMALL_ENGINE_VERSION}}
 ONE_GPU = {"gpu": GPU, "maxGPUs": 1}
 
@@ -17,7 +21,7 @@ def failing(services: Services) -> Services:
     metadata = {"name": "limit", "namespace": services.namespace}
     limits = [{"type": "Container", "default": {"memory": MEMORY_LIMIT}, "defaultRequest": {"memory": "32Mi"}}]
     services.kubectl.apply({"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}})
-    services.apply("no-image", engine={"version": "0.28.0"})
+    services.apply("no-image", engine={"image": NOWHERE, "version": NEWEST})
     services.apply("small-gpu", contextTokens=32768, **SMALL_GPU)
     services.apply("too-small", contextTokens=40960, hardware=ONE_GPU, **SMALL_GPU)
     services.apply("greedy")
@@ -30,7 +34,7 @@ def failing(services: Services) -> Services:
 
 def test_a_missing_image_is_named(failing: Services) -> None:
     condition = failing.until("no-image", "Ready", "False", message="Pull")
-    assert "vllm/vllm-openai:v0.28.0" in condition["message"]
+    assert NOWHERE in condition["message"]
 
 
 def test_a_volume_that_is_not_there_is_named_by_the_kubelets_events(failing: Services) -> None:

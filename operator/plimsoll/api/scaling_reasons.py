@@ -13,7 +13,7 @@ MAX_REPLICAS: Final = Reason(
 )
 GPU_BUDGET: Final = Reason(
     "GPUBudget",
-    (SCALING_LIMITED,),
+    (SCALING_LIMITED, STALLED),
     "Demand asks for more GPUs than the budget that several services share leaves to this one.",
     "Ask the operator's owner to raise sharedGPUs of the product, or the priority of this service (docs/inventory.md).",
 )

@@ -91,6 +91,13 @@ def _printer_columns() -> Iterator[Schema]:
     wide = {"priority": 1}
     yield {"name": "Planned GPU", "type": "string", "jsonPath": ".status.plan.choice.gpu", **wide}
     yield {"name": "Served By", "type": "string", "jsonPath": ".status.servedBy", **wide}
+    yield {
+        "name": "Bottleneck",
+        "type": "string",
+        "jsonPath": ".status.observed.bottleneck",
+        "description": "What limits the service now.",
+        **wide,
+    }
     yield {"name": "TP", "type": "integer", "jsonPath": ".status.plan.choice.tensorParallel", **wide}
     yield {
         "name": "KV Tokens",

@@ -25,6 +25,10 @@ class Budgets:
         """The service is gone, and its GPUs are free."""
         self._claims.pop(key, None)
 
+    def knows(self, key: Key) -> bool:
+        """Whether the service was sized before."""
+        return key in self._claims and not self._claims[key][1].fixed
+
     def claim(self, key: Key, product: str, claim: Claim) -> None:
         """What a service holds and wants now."""
         self._claims[key] = (product, claim)

@@ -25,6 +25,7 @@ class Reporter:
         self._clock = clock
         self._events = events
         self._figures: dict[Key, status.FigureBudget] = {}
+        self._all_figures = status.FigureBudget(status.ALL_FIGURES_BURST, status.ALL_FIGURES_EVERY_SECONDS)
 
     def forget(self, key: Key) -> None:
         """The service is gone."""
@@ -74,11 +75,12 @@ class Reporter:
         return None
 
     def _wait_seconds(self, key: Key) -> float:
-        """0 and the write is on the object's budget, or the seconds until it may be made."""
-        budget = self._figures.setdefault(key, status.FigureBudget())
-        wait = budget.wait_seconds(self._clock.monotonic())
+        """0 and the write is on the object's budget and that of all, or the seconds until it may be made."""
+        budgets = (self._figures.setdefault(key, status.FigureBudget()), self._all_figures)
+        wait = max(budget.wait_seconds(self._clock.monotonic()) for budget in budgets)
         if wait == 0:
-            budget.spend()
+            for budget in budgets:
+                budget.spend()
         return wait
 
     async def claim(self, service: Mapping[str, Any]) -> None:

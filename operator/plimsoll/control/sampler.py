@@ -58,6 +58,7 @@ class Sampler:
         self._ready_since: dict[str, float] = {}
         self._reported: set[str] = set()
         """Uids of ready pods that reported everything once."""
+        self._ran: list[Key] = []
         self._percentiles: dict[Key, int] = {}
         self._told: tuple[str, ...] = ()
 
@@ -128,8 +129,10 @@ class Sampler:
         lacking = [] if taken.error else self._lacking(taken)
         self._sampling = replace(taken, **await self._targets(source, lacking)) if lacking else taken
         self._tell(self._sampling, len(asked), self._monotonic() - began)
-        for key in running:
+        # Those that have just stopped are looked at once more: that nothing runs is worth saying.
+        for key in dict.fromkeys((*running, *self._ran)):
             self._queue.add(key)
+        self._ran = running
 
     def _running(self, now: float) -> list[Key]:
         """Services whose fleet serves or loads; which pods are ready, and since when, is kept on the way."""

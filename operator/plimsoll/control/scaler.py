@@ -137,10 +137,10 @@ class Scaler:
         self._note(memory, start.entry)
         if start.entry is not None and start.entry.reason == sizing.TAKEN_OVER:
             memory.history, memory.idle = None, Idle()
-        bounds = self._limits(fleet)
+        bounds = self._limits(fleet, start.replicas)
         decision, scene = self._decision(fleet, memory, start.replicas, bounds)
         count = self._acted_on(fleet, memory, start, decision, scene)
-        self._claim(fleet, count, decision, bounds)
+        self._claim(fleet, count, decision.wanted or 0)
         _show(fleet, count, decision, scene.view)
         return self._size(fleet, memory, start, count, decision, scene)
 
@@ -160,20 +160,25 @@ class Scaler:
         )
         return replace(start, replicas=min(start.replicas, fleet.request.most_replicas(gpus)))
 
-    def _limits(self, fleet: Fleet) -> Limits:
-        share = self.budgets.limit(fleet.key, _product(fleet)) if fleet.auto else None
+    def _own_limits(self, fleet: Fleet, share: Limits | None = None) -> Limits:
         least = 1 if self._may_not_sleep(fleet) else None
         return limits(fleet.request, rollout.gpus_per_replica(fleet.revision), least, share)
 
-    def _claim(self, fleet: Fleet, count: int, decision: Decision, bounds: Limits) -> None:
+    def _limits(self, fleet: Fleet, count: int) -> Limits:
+        """The service's own, and what a shared budget leaves it."""
+        if not self.budgets.knows(fleet.key):
+            self._claim(fleet, fleet.live or 0, count)
+        return self._own_limits(fleet, self.budgets.limit(fleet.key, _product(fleet)) if fleet.auto else None)
+
+    def _claim(self, fleet: Fleet, held: int, wanted: int) -> None:
         """What the service holds and wants, for those that share its GPUs."""
-        own = limits(fleet.request, rollout.gpus_per_replica(fleet.revision))
+        own = self._own_limits(fleet)
         claim = Claim(
             service=str(fleet.key),
             gpus_per_replica=rollout.gpus_per_replica(fleet.revision),
-            held=count,
-            wanted=min(max(decision.wanted or 0, count), own.most),
-            floor=min(bounds.least, own.most),
+            held=held,
+            wanted=min(max(wanted, held), own.most),
+            floor=own.least,
             priority=self.budgets.priority(fleet.key),
             fixed=not fleet.auto,
         )
@@ -255,7 +260,7 @@ class Scaler:
             scaling=_told(fleet, start, count, decision, scene),
             limited=self._limited(fleet, memory, decision, scene),
             contest=contest(fleet.other, _kind(fleet)) if fleet.other else None,
-            refused=self._refused(fleet) if self._may_not_sleep(fleet) else None,
+            refused=self._refused(fleet, scene.limits),
             entries=tuple(memory.unreported),
             again_seconds=until,
         )
@@ -272,7 +277,11 @@ class Scaler:
             return count
         return spec.scaling.min_replicas if last in (sizing.WOKEN, sizing.IDLE) else max(1, spec.scaling.min_replicas)
 
-    def _refused(self, fleet: Fleet) -> Problem:
+    def _refused(self, fleet: Fleet, bounds: Limits) -> Problem | None:
+        if fleet.auto and bounds.most == 0:
+            return Problem(bounds.reason, f"no replica may run: {bounds.most_is} is 0")
+        if not self._may_not_sleep(fleet):
+            return None
         asked = fleet.request.spec.scaling.activation
         known = ", ".join(sorted(self.activity.templates)) or "none"
         text = (

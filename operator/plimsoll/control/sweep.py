@@ -6,7 +6,7 @@ A watch can lose deletions (a 410 and a fresh list say nothing of what is gone),
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -52,6 +52,7 @@ class Sweep:
     async def take_over(self, seconds: float) -> None:
         """Queue every service, as listed after ``seconds`` (monotonic): the leader before us acted on newer ones.
 
+        Those whose owners wait for an answer come first: their spec has changed since somebody last acted on it.
         What else cannot be listed now was listed once and is watched since; that is no reason not to lead.
         """
         await self.synced.wait()
@@ -59,6 +60,8 @@ class Sweep:
             if not await self.once():
                 await asyncio.sleep(RETRY_SECONDS)
         self._queue_all()
+        for key in self._unanswered():
+            self.queue.put_first(key)
 
     async def once(self) -> bool:
         """One full listing; whether all of it succeeded. A kind that cannot be listed forgets nothing and stops none.
@@ -82,6 +85,13 @@ class Sweep:
         """Level-triggered: whatever was missed in between, each service is looked at again."""
         for key in self.cache.services():
             self.queue.add(key)
+
+    def _unanswered(self) -> Iterator[Key]:
+        for key in self.cache.services():
+            service = self.cache.get(SERVICES, *key) or {}
+            answered = (service.get("status") or {}).get("observedGeneration")
+            if service.get("metadata", {}).get("generation") != answered:
+                yield key
 
     def unlisted(self, kind: Kind, namespace: str) -> str:
         """The API server's sentence when the operator may not list this kind there, or empty."""

@@ -1,4 +1,4 @@
-"""A keyed work queue: each key at most once in line, at most once in work, first come first served.
+"""A keyed work queue: each key at most once in line, at most once in work; first come first served, save who is urgent.
 
 The rules are those of a level-triggered controller: an add while the key is in work makes it run once more after,
 never twice at a time; a failing key waits longer each time and nobody waits for it.
@@ -60,6 +60,12 @@ class WorkQueue(Generic[Key]):
             self._since[key] = self._monotonic()
             self._ready.append(key)
             self._wake.set()
+
+    def put_first(self, key: Key) -> None:
+        """Let a key that is in line pass all others."""
+        if key in self._since:
+            self._ready.remove(key)
+            self._ready.appendleft(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Put the key in line later; of several wishes the earliest counts."""

@@ -9,7 +9,7 @@ from plimsoll.api import metrics_reasons as reasons
 from plimsoll.api.reason import Reason
 from plimsoll.api.reasons import NO_OBSERVATION
 from plimsoll.core.sampling import Fault, FaultKind, Sampling
-from plimsoll.core.signals import MISSING, NEEDED, FleetView, Missing, NotANumber, PodView, Sample
+from plimsoll.core.signals import MISSING, NEEDED, FleetView, NotANumber, PodView, Sample, Stale
 from plimsoll.core.steady import Verdict
 
 FALSE_AFTER_TICKS: Final = 2
@@ -91,8 +91,8 @@ def _cause(view: FleetView, pod: PodView, sampling: Sampling, namespace: str) ->
         return None
     if any(isinstance(reading, NotANumber) for reading in unknown):
         return reasons.METRICS_INVALID
-    if not any(isinstance(reading, Missing) for reading in unknown):
-        return reasons.METRICS_STALE
+    if any(isinstance(reading, Stale) for reading in unknown):
+        return reasons.METRICS_STALE  # what is missing beside it are rates, for want of new samples
     if sampling.scraped is None or (namespace, pod.name) not in sampling.asked_about:
         return reasons.METRICS_MISSING
     up = sampling.scraped.get((namespace, pod.name))

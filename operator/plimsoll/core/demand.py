@@ -42,6 +42,12 @@ class ReplicaCapacity:
     percentile: float = 0.95
 
     @property
+    def at_once(self) -> float:
+        """Typical requests that run side by side in a well filled replica."""
+        by_blocks = FILLED * self.usable_blocks / max(1.0, self.request_blocks)
+        return min(by_blocks, self.max_num_seqs) if self.max_num_seqs else by_blocks
+
+    @property
     def backlog_share(self) -> float:
         """How much of the requests that wait has to run at once, so that all are served within BACKLOG_SECONDS."""
         return min(1.0, self.request_seconds / BACKLOG_SECONDS) if self.request_seconds else 1.0
@@ -77,12 +83,9 @@ def seconds_of_request(capacity: ReplicaCapacity, output_tokens: float, engines:
 
     0 when the step times are not known.
     """
-    at_once = FILLED * capacity.usable_blocks / max(1.0, capacity.request_blocks)
-    if capacity.max_num_seqs:
-        at_once = min(at_once, capacity.max_num_seqs)
     if not capacity.decode_step_seconds:
         return 0.0
-    prompts = max(1.0, at_once / engines) * capacity.prompt_tokens * capacity.prefill_seconds_per_token
+    prompts = max(1.0, capacity.at_once / engines) * capacity.prompt_tokens * capacity.prefill_seconds_per_token
     return output_tokens * capacity.decode_step_seconds + prompts
 
 
@@ -136,7 +139,11 @@ def _until_served(view: FleetView, capacity: ReplicaCapacity, arriving: float) -
     """
     if view.count("loading"):
         return 0.0
-    finished = view.total(Signal.FINISHED).value or 0.0
+    if not capacity.request_seconds:
+        return 0.0
+    # Of what has only begun to arrive nothing is finished yet: replicas are taken to do at least what they can.
+    able = len(view.serving) * capacity.at_once / capacity.request_seconds
+    finished = max(able, view.total(Signal.FINISHED).value or 0.0)
     return max(0.0, arriving - finished) * capacity.load_seconds
 
 

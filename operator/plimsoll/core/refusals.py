@@ -21,6 +21,8 @@ _RIGHT: Final = re.compile(
     r'User "(?P<user>[^"]*)" cannot (?P<verb>\w+) resource "(?P<resource>[^"]*)" in API group "(?P<group>[^"]*)"'
     r'(?: in the namespace "(?P<namespace>[^"]*)")?'
 )
+_CREATE: Final = re.compile(r'(?P<resource>[\w.]+) "[^"]*" is forbidden:\s*$')
+"""All that Kubernetes 1.30 says when an apply would create what the user may not create."""
 _QUOTA: Final = re.compile(
     r"exceeded quota: (?P<quota>\S+), (?P<wish>requested: .*?), used: .*?, (?P<limit>limited: .*)", re.DOTALL
 )
@@ -66,6 +68,11 @@ def _right(what: str, found: _Match) -> str:
     )
 
 
+def _create(what: str, found: _Match) -> str:
+    plural = found["resource"].partition(".")[0]
+    return f"{what}: the operator may not create {found['resource']}; add the verb create for {plural} to its role"
+
+
 def _quota(what: str, found: _Match) -> str:
     return f"{what}: ResourceQuota {found['quota']} is used up ({found['wish']}, {found['limit']}); raise or free it"
 
@@ -90,6 +97,7 @@ _KINDS: Final[tuple[tuple[re.Pattern[str], Reason, Callable[[str, _Match], str]]
     (_WEBHOOK, write_reasons.DENIED_BY_POLICY, _webhook),
     (_POLICY, write_reasons.DENIED_BY_POLICY, _policy),
     (_RIGHT, reasons.FORBIDDEN, _right),
+    (_CREATE, reasons.FORBIDDEN, _create),
     (_QUOTA, rollout_reasons.QUOTA_EXCEEDED, _quota),
     (_QUOTA_FIELDS, rollout_reasons.QUOTA_EXCEEDED, _quota_fields),
     (_IMMUTABLE, write_reasons.IMMUTABLE_FIELD, _immutable),

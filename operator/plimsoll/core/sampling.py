@@ -103,6 +103,7 @@ def view(
 ) -> FleetView:
     """A fleet's pods as the API server shows them, with what was sampled of each; others' samples are left out.
 
+    A further node of a replica has no port of its own: the first one speaks for all engines of the replica.
     By a pod's uid: ``ready_seconds``, how long it has been ready, and whether it ``is_new``.
     """
     asked = promql.percentile_asked(percentile)

@@ -5,7 +5,7 @@ once a minute an object: a flapping pod must not become a stream of etcd writes 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from plimsoll.api import names
@@ -14,22 +14,30 @@ Change = Literal["none", "figures", "flip"]
 
 FIGURES_BURST: Final = 4
 FIGURES_EVERY_SECONDS: Final = 60.0
+ALL_FIGURES_BURST: Final = 50
+ALL_FIGURES_EVERY_SECONDS: Final = 0.2
+"""Over all objects: five a second, however many services there are."""
 
 
 @dataclass
 class FigureBudget:
-    """How many figure-only writes one object may still make; a token bucket on a monotonic clock."""
+    """How many figure-only writes may still be made; a token bucket on a monotonic clock. By default of one object."""
 
-    tokens: float = FIGURES_BURST
+    burst: float = FIGURES_BURST
+    every_seconds: float = FIGURES_EVERY_SECONDS
+    tokens: float = field(init=False)
     at_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        self.tokens = self.burst
 
     def wait_seconds(self, now_seconds: float) -> float:
         """0 when a write may be made now, else the seconds until then."""
         if self.at_seconds is not None:
-            gained = (now_seconds - self.at_seconds) / FIGURES_EVERY_SECONDS
-            self.tokens = min(FIGURES_BURST, self.tokens + gained)
+            gained = (now_seconds - self.at_seconds) / self.every_seconds
+            self.tokens = min(self.burst, self.tokens + gained)
         self.at_seconds = now_seconds
-        return 0.0 if self.tokens >= 1 else (1 - self.tokens) * FIGURES_EVERY_SECONDS
+        return 0.0 if self.tokens >= 1 else (1 - self.tokens) * self.every_seconds
 
     def spend(self) -> None:
         """A figure-only write was made."""

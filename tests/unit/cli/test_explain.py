@@ -78,7 +78,13 @@ READY = Facts(planned="1 x H100", fleet=Fleet(wanted=1, floor=1, replicas=1, rea
 
 def test_a_service_that_is_well_is_told_in_full(tmp_path: Path) -> None:
     decision = {"time": NOW, "kind": "Scale", "from": "1", "to": "2", "reason": "Demand", "message": "24 requests"}
-    observed = {"kvTokensPerPod": 400_000, "bottleneck": "KVBound"}
+    observed = {
+        "kvTokensPerPod": 400_000,
+        "kvUsePercent": 98,
+        "bottleneck": "KVBound",
+        "evidence": "9 wait",
+        "since": NOW,
+    }
     obj = live(tmp_path, READY, replicas=1, readyReplicas=1, observed=observed, decisions=[decision])
     result = explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs")
     assert result.exit_code == 0
@@ -89,6 +95,9 @@ def test_a_service_that_is_well_is_told_in_full(tmp_path: Path) -> None:
         "1 ready of 1",
         "400,000 (planned for an engine:",
         "KVBound",
+        f"Since {NOW}: 9 wait",
+        "What to do: More replicas, or more KV cache a replica",
+        "98 %",
         "1 -> 2",
         "24 requests",
     ):

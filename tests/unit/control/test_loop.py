@@ -175,6 +175,18 @@ async def test_what_a_listing_no_longer_shows_is_forgotten_and_looked_at(queue: 
     assert await queue.get() == A
 
 
+async def test_whoever_takes_over_answers_first_whoever_waits_for_an_answer(
+    queue: WorkQueue[Key], clock: Clock
+) -> None:
+    services = [_obj(name) | {"status": {"observedGeneration": 1}} for name in ("a", "b", "c")]
+    for service, generation in zip(services, (1, 1, 2), strict=True):
+        service["metadata"]["generation"] = generation
+    sweep = _sweep(Listings({SERVICES: services}), Cache(), queue, clock)
+    await sweep.once()
+    await sweep.take_over(0.0)
+    assert [(await queue.get()).name for _ in services] == ["c", "a", "b"]
+
+
 async def test_a_part_that_ends_with_a_fault_is_started_again(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     waits: list[float] = []
 

@@ -109,6 +109,19 @@ async def test_services_that_run_are_put_in_line(world: World, pod: dict[str, An
     assert bool(len(world.queue)) is lined_up
 
 
+async def test_a_service_that_has_stopped_is_looked_at_once_more(world: World) -> None:
+    world.cache.put(PODS, ready("a"))
+    await world.tick()
+    world.cache.drop(PODS, ready("a"))
+    lined_up = []
+    for _ in range(3):
+        while len(world.queue):
+            world.queue.done(await world.queue.get())
+        await world.tick()
+        lined_up.append(len(world.queue))
+    assert lined_up == [1, 0, 0]
+
+
 async def test_targets_are_asked_about_only_when_something_is_missing(world: World) -> None:
     world.cache.put(PODS, ready("a"))
     await world.tick()

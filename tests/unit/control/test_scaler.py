@@ -379,3 +379,17 @@ def test_a_shared_budget_goes_to_who_is_more_important(world: World) -> None:
     assert world.tick().replicas == 1
     world.scaler.forget(Key("llm", "other"))
     assert world.tick().replicas > 1
+
+
+def test_a_new_important_service_gets_its_minimum_and_a_lesser_one_waits(world: World) -> None:
+    product = world.revision.plan["choice"]["gpu"]
+    world.inventory = Inventory({product: Stock(shared_gpus=3)}, priorities={"llm/svc": 5})
+    world.scaler.budgets.claim(Key("llm", "other"), product, Claim("llm/other", 1, held=3, wanted=3, floor=1))
+    world.ask(scaling={"minReplicas": 2})
+    assert world.reconcile().replicas == 2
+    other = Claim("llm/other", 1, held=3, wanted=3, floor=3, priority=9)
+    world.scaler.budgets.claim(Key("llm", "other"), product, other)
+    size = world.tick()
+    assert size.replicas == 0
+    assert size.refused is not None
+    assert size.refused.reason == "GPUBudget"

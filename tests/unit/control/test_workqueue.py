@@ -32,6 +32,15 @@ async def test_first_come_first_served_and_each_key_once(queue: WorkQueue[str]) 
     assert len(queue) == 0
 
 
+async def test_who_is_put_first_passes_those_in_line_and_nobody_else(queue: WorkQueue[str]) -> None:
+    for key in ("a", "b"):
+        queue.add(key)
+    queue.put_first("b")
+    queue.put_first("c")
+    assert [await queue.get() for _ in range(2)] == ["b", "a"]
+    assert len(queue) == 0
+
+
 async def test_a_key_in_work_runs_once_more_afterwards_never_beside(queue: WorkQueue[str]) -> None:
     queue.add("a")
     await queue.get()

@@ -39,6 +39,9 @@ def asked(**scraped: bool) -> Sampling:
         ),
         pytest.param([busy("a", USAGE=Stale(600))], sampling(), "False", "MetricsStale", "KV use: stale", id="old"),
         pytest.param(
+            [busy("a", USAGE=Stale(60), PREEMPTIONS=None)], asked(a=True), "False", "MetricsStale", "", id="no rates"
+        ),
+        pytest.param(
             [busy("a", USAGE=NotANumber("nan"))], sampling(), "False", "MetricsInvalid", "KV use: reads nan", id="NaN"
         ),
         pytest.param(

@@ -24,6 +24,12 @@ WHAT = "Deployment llm/svc"
             id="a missing right over the whole cluster",
         ),
         pytest.param(
+            'PATCH /apis/apps/v1/…: 403 deployments.apps "svc" is forbidden: ',
+            "Forbidden",
+            ("may not create deployments.apps", "add the verb create for deployments"),
+            id="a missing right to create, as Kubernetes 1.30 says it of an apply: with no word of the right",
+        ),
+        pytest.param(
             '403 services "svc" is forbidden: exceeded quota: small, requested: services=1, used: services=1, '
             "limited: services=1",
             "QuotaExceeded",

@@ -101,6 +101,12 @@ def test_only_pods_of_the_api_are_seen_and_those_prometheus_does_not_know_are_mi
     assert not found.complete
 
 
+def test_a_further_node_of_a_replica_reports_through_the_first() -> None:
+    found = view([pod("a"), PodState("ready", "a-1", serves=False)], "llm", sampled(series(Signal.USAGE, 0.5)))
+    assert [p.name for p in found.serving] == ["a"]
+    assert found.total(Signal.USAGE).complete
+
+
 def test_a_pod_of_the_same_name_elsewhere_is_another() -> None:
     found = view([pod("a")], "other", sampled(series(Signal.USAGE, 0.5)))
     assert found.total(Signal.USAGE).value is None

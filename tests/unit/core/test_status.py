@@ -1,6 +1,13 @@
 """What is worth a write: flips at once, figures within a budget, nothing when nothing changed."""
 
-from plimsoll.core.status import FIGURES_BURST, FIGURES_EVERY_SECONDS, FigureBudget, change
+from plimsoll.core.status import (
+    ALL_FIGURES_BURST,
+    ALL_FIGURES_EVERY_SECONDS,
+    FIGURES_BURST,
+    FIGURES_EVERY_SECONDS,
+    FigureBudget,
+    change,
+)
 
 BASE = {
     "observedGeneration": 3,
@@ -61,3 +68,22 @@ def test_a_flapping_pod_makes_at_most_one_write_a_minute_in_the_long_run() -> No
             budget.spend()
             writes += 1
     assert writes <= FIGURES_BURST + 60
+
+
+def test_what_limits_the_service_is_a_flip_and_its_figures_are_not() -> None:
+    before = _with(observed={"bottleneck": "Healthy", "kvUsePercent": 40})
+    assert change(before, _with(observed={"bottleneck": "KVBound", "kvUsePercent": 40})) == "flip"
+    assert change(before, _with(observed={"bottleneck": "Healthy", "kvUsePercent": 60})) == "figures"
+
+
+def test_a_thousand_objects_share_a_budget() -> None:
+    everybody = FigureBudget(ALL_FIGURES_BURST, ALL_FIGURES_EVERY_SECONDS)
+    own = [FigureBudget() for _ in range(1000)]
+    writes = 0
+    for second in range(60):
+        for budget in own:
+            if max(budget.wait_seconds(float(second)), everybody.wait_seconds(float(second))) == 0:
+                budget.spend()
+                everybody.spend()
+                writes += 1
+    assert writes <= ALL_FIGURES_BURST + 60 / ALL_FIGURES_EVERY_SECONDS
