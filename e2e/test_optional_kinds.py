@@ -56,6 +56,7 @@ def lab() -> Iterator[Lab]:
     env = {
         "PLIMSOLL_DISCOVERY_SECONDS": "1",
         "PLIMSOLL_SWEEP_SECONDS": "5",
+        "PLIMSOLL_PROMETHEUS_URL": "",  # what is seen of engines would be written, and nothing here is about it
         "PLIMSOLL_POD_MONITOR_LABELS": '{"release": "prom"}',
     }
     with Lab(LabOptions(nodes=f"5*{H100}:8", load_seconds=1.0, operator_env=env)) as lab:

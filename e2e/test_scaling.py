@@ -218,7 +218,7 @@ def test_a_node_that_dies_under_load_is_made_up_for(lab: Lab, apply: Apply, look
         lab.fleet.run(fleet.fault_node(node, "down"))
         try:
             eventually(lambda: count(look, "svc") >= 3, within_seconds=90)
-            eventually(lambda: look.get("vllmservices", "svc")["status"]["readyReplicas"] >= 2, within_seconds=60)
+            eventually(lambda: look.get("deployments", "svc")["status"].get("readyReplicas", 0) >= 2, within_seconds=60)
         finally:
             lab.fleet.run(fleet.fault_node(node, "up"))
 

@@ -102,7 +102,7 @@ def test_an_hpa_on_our_deployment_is_yielded_to(apply: Apply, look: Look, kubect
     kubectl("scale", "deployment/svc", "--replicas=3", "-n", look.namespace)
     told = look.until("svc", "Contested", "True", "OtherAutoscaler")
     assert "HorizontalPodAutoscaler theirs targets the Deployment" in told["message"]
-    eventually(lambda: look.get("vllmservices", "svc")["status"].get("readyReplicas") == 3)
+    eventually(lambda: look.get("deployments", "svc")["status"].get("readyReplicas") == 3)
     assert look.condition("svc", "Ready")["status"] == "True"
     kubectl("delete", "hpa", "theirs", "-n", look.namespace)
     kubectl("annotate", "deployment/svc", "example.com/look=again", "-n", look.namespace)

@@ -55,7 +55,7 @@ def test_never_above_the_gpus_and_never_down_on_what_is_not_known(
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(st.floats(0.5, 0.75), min_size=80, max_size=100), st.integers(2, 5))
-def test_noise_gives_no_up_down_up_within_a_window(usages: list[float], live: int) -> None:
+def test_what_was_added_stays_for_a_window_whatever_the_noise(usages: list[float], live: int) -> None:
     world, moves = World(revision(), live=live), list[tuple[float, int]]()
     busy = live * 0.6
     for usage in usages:
@@ -65,14 +65,14 @@ def test_noise_gives_no_up_down_up_within_a_window(usages: list[float], live: in
         if after != before:
             moves.append((world.now, after - before))
     for (at, first), (then, second) in pairwise(moves):
-        assert first * second > 0 or (first < 0 < second) or then - at >= DEFAULTS.hold_seconds
-    assert sum(a[1] * b[1] < 0 for a, b in pairwise(moves)) <= 1
+        assert not first > 0 > second or then - at >= DEFAULTS.hold_seconds
 
 
 @settings(max_examples=20, deadline=None)
 @given(st.lists(st.sampled_from(["Auto", "External", "Fixed"]), min_size=2, max_size=12), st.integers(1, 8), st.data())
 def test_whoever_takes_over_nothing_is_lost_at_once(modes: list[str], live: int, data: st.DataObject) -> None:
     world = World(revision(), live=live)
+    world.reconcile()
     world.now = 0.0
     previous = "Auto"
     for mode in modes:
