@@ -185,6 +185,7 @@ class Operator:
         log.info("started; probes and metrics on port %d", self.settings.http_port)
         stopping = asyncio.create_task(self.stop.wait())
         await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        log.info("stopping")
         for task in (stopping, *tasks):
             task.cancel()
         await asyncio.gather(stopping, *tasks, return_exceptions=True)

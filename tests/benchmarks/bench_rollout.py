@@ -11,38 +11,75 @@ import time
 import urllib.request
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Any, Final
 
-from e2e.labrun import Lab
+from e2e.eventually import eventually
+from e2e.labrun import Lab, LabOptions
 from plimsoll.api import names
-from tests.benchmarks import one_service
-from tests.benchmarks.one_service import NAMESPACE, REPLICAS, SERVICE
 from tests.benchmarks.report import figure
 
 REQUESTS: Final = int(os.environ.get("REQUESTS", "1000"))
 RATE: Final = 12.0
+REPLICAS: Final = 3
+PATIENCE_SECONDS: Final = 300.0
+H100: Final = "NVIDIA-H100-80GB-HBM3"
+NAMESPACE: Final = "default"
 
 
 def main() -> None:
     """Print all figures."""
-    with one_service.lab() as lab:
-        one_service.apply(lab, 32_000)
-        one_service.await_running(lab, 32_000)
+    with Lab(LabOptions(nodes=f"1*{H100}:{REPLICAS + 1}", load_seconds=1.0), log=lambda _: None) as lab:
+        _apply(lab, 32_000, max_gpus=REPLICAS + 1)
+        _await(lab, 32_000)
         _rolled(lab, "rollout_surge", 31_000, max_gpus=REPLICAS + 1)
         _rolled(lab, "rollout_one_at_a_time", 30_000, max_gpus=REPLICAS)
+
+
+def _apply(lab: Lab, context: int, max_gpus: int) -> None:
+    spec = {
+        "model": {"id": "Qwen/Qwen3.5-9B", "textOnly": True},
+        "hardware": {"gpu": H100, "maxGPUs": max_gpus},
+        "contextTokens": context,
+        "scaling": {"mode": "Fixed"},
+        "replicas": REPLICAS,
+    }
+    meta = {"name": "svc", "namespace": NAMESPACE}
+    lab.plane.kubectl.apply({"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": spec})
+
+
+def _await(lab: Lab, context: int) -> None:
+    """Until the fleet runs with this context and nothing else."""
+
+    def done() -> bool:
+        service = _get(lab, names.API_VERSION, names.PLURAL)
+        status = service.get("status", {})
+        current = status.get("observedGeneration") == service["metadata"]["generation"]
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
+        return current and ready and str(context) in _template(_get(lab, "apps/v1", "deployments"))["args"]
+
+    eventually(done, within_seconds=PATIENCE_SECONDS)
+
+
+def _template(fleet: dict[str, Any]) -> dict[str, Any]:
+    container: dict[str, Any] = fleet["spec"]["template"]["spec"]["containers"][0]
+    return container
+
+
+def _get(lab: Lab, api_version: str, plural: str) -> dict[str, Any]:
+    return lab.plane.api.get(f"/apis/{api_version}/namespaces/{NAMESPACE}/{plural}/svc")
 
 
 def _rolled(lab: Lab, name: str, context: int, max_gpus: int) -> None:
     """Replace all pods while requests come in."""
     fleet = lab.fleet
     assert fleet is not None
-    labels = {names.LABEL_SERVICE: SERVICE}
+    labels = {names.LABEL_SERVICE: "svc"}
     load = fleet.fleet.load(NAMESPACE, labels, rate=RATE, prompt_tokens=50, output_tokens=30, seconds=REQUESTS / RATE)
     before, began = _writes(lab), time.perf_counter()
     with ThreadPoolExecutor() as pool:
         requests = pool.submit(fleet.run, load)
-        one_service.apply(lab, context, max_gpus)
-        one_service.await_running(lab, context)
+        _apply(lab, context, max_gpus)
+        _await(lab, context)
         seconds = time.perf_counter() - began
         report = requests.result()
     lost = report.sent - report.succeeded

@@ -53,12 +53,13 @@ class Sweep:
         """Queue every service, as listed after ``seconds`` (monotonic): the leader before us acted on newer ones.
 
         Those whose owners wait for an answer come first: their spec has changed since somebody last acted on it.
-        What else cannot be listed now was listed once and is watched since; that is no reason not to lead.
+        Only they are listed: what they own was listed once and is watched since.
         """
         await self.synced.wait()
-        while any(self._listed_at.get((SERVICES, n), 0.0) < seconds for n in self.namespaces or (None,)):
-            if not await self.once():
-                await asyncio.sleep(RETRY_SECONDS)
+        for namespace in self.namespaces or (None,):
+            while self._listed_at.get((SERVICES, namespace), 0.0) < seconds:
+                if not await self._try(SERVICES, namespace):
+                    await asyncio.sleep(RETRY_SECONDS)
         self._queue_all()
         for key in self._unanswered():
             self.queue.put_first(key)
