@@ -15,6 +15,7 @@ PAGE: Final = ROOT / "docs" / "field-cases.md"
 # The cases we were given, by section; from the project's field-cases list of 2026, whose rows name the public threads.
 CASES: Final = {
     "A": "01 02 04 05 07 08 10 11 13 14 16 17 19 20 22 23 25 26 28 30 31 33 34 36 37 39 40 42 43 45 46 48 49",
+    "B": "01 03 04 06 07 09 10 12 13 15 16 18 19 21 22 24 25",
     "C": "01 02 04 05 07 08 10 11 13 14 16 17 19 20 22 23 25 26 28 29 31 32 34 35 37 38 40",
     "D": "01 03 04 06 07 09 10 12 13 15 16 18 19 21 22 24 25",
     "E": "02 03 05 06",
