@@ -14,6 +14,8 @@ BACKLOG_SECONDS: Final = 60.0
 """Requests that wait should be served within so long, once there are replicas for them."""
 QUEUE_SHARE: Final = 0.15
 """More waiting than so much of what runs is a queue, not a moment."""
+MOST_BY_FLOW: Final = 1.5
+"""A step that is taken on a queue alone: what has just begun to arrive is finished by nobody yet."""
 FILLED: Final = 0.85
 """A well filled pool, as a share of its blocks."""
 LEAST_PREFILL_SHARE: Final = 0.25
@@ -98,18 +100,24 @@ class Demand:
     by_blocks: float
     by_compute: float
     by_sequences: float
+    by_flow: float = 0.0
+    """Of a queue longer than what runs: the replicas that serve, by what arrives over what they finish."""
 
     @property
     def replicas(self) -> float:
-        """The larger need."""
-        return max(self.by_blocks, self.by_compute, self.by_sequences)
+        """The largest need."""
+        return max(self.by_blocks, self.by_compute, self.by_sequences, self.by_flow)
 
     @property
     def bound(self) -> str:
-        """What the larger need is of."""
-        if self.by_blocks >= max(self.by_compute, self.by_sequences):
-            return "KV blocks"
-        return "compute" if self.by_compute >= self.by_sequences else "sequences"
+        """What the largest need is of."""
+        needs = {
+            "KV blocks": self.by_blocks,
+            "compute": self.by_compute,
+            "sequences": self.by_sequences,
+            "requests that arrive": self.by_flow,
+        }
+        return max(needs, key=lambda name: needs[name])
 
 
 def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Demand:
@@ -129,7 +137,18 @@ def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Dem
     sequences = (max(running, at_once) + backlog) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
     tokens = _prompt_tokens(view, capacity, arriving, waiting) / max(1, view.engines_per_pod)
     compute = tokens * capacity.prefill_seconds_per_token
-    return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences)
+    return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences, _by_flow(view, arriving))
+
+
+def _by_flow(view: FleetView, arriving: float) -> float:
+    """What a long queue asks for whatever the plan says: requests may be longer, or engines slower, than was planned.
+
+    Nothing finished is not known to be slow; and half as many again is enough to see what that does.
+    """
+    finished, waiting = view.total(Signal.FINISHED).value, view.total(Signal.WAITING).value or 0.0
+    if not finished or waiting <= (view.total(Signal.RUNNING).value or 0.0):
+        return 0.0
+    return len(view.serving) * min(MOST_BY_FLOW, arriving / finished)
 
 
 def _until_served(view: FleetView, capacity: ReplicaCapacity, arriving: float) -> float:

@@ -50,6 +50,7 @@ def inputs(decision: Decision, scene: Scene) -> Mapping[str, str]:
             "replicasByBlocks": f"{found.by_blocks:.2f}",
             "replicasByCompute": f"{found.by_compute / scene.capacity.prefill_share:.2f}",
             "replicasBySequences": f"{found.by_sequences:.2f}",
+            "replicasByQueue": f"{found.by_flow:.2f}",
         }
     return told
 

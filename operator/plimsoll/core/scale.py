@@ -186,13 +186,13 @@ def replicas_for(found: Demand, capacity: ReplicaCapacity, tuning: Tuning = DEFA
     """Replicas that a demand asks for, head-room included, whatever runs now and whatever is allowed."""
     blocks = _roomy(found.by_blocks, tuning.up_share, tuning)
     compute = found.by_compute / capacity.prefill_share
-    return math.ceil(tuning.spare * max(blocks, compute, found.by_sequences))
+    return math.ceil(tuning.spare * max(blocks, compute, found.by_sequences, found.by_flow))
 
 
 def _need_down(found: Demand, capacity: ReplicaCapacity, tuning: Tuning) -> float:
     blocks = _roomy(found.by_blocks, tuning.down_share, tuning)
     compute = found.by_compute / max(0.1, capacity.prefill_share - tuning.compute_gap)
-    return tuning.spare * max(blocks, compute, found.by_sequences / tuning.up_share)
+    return tuning.spare * max(blocks, compute, found.by_sequences / tuning.up_share, found.by_flow)
 
 
 def _roomy(by_blocks: float, share: float, tuning: Tuning) -> float:

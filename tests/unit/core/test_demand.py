@@ -65,6 +65,23 @@ def test_of_what_has_just_begun_to_arrive_nothing_is_finished_yet() -> None:
     assert begun.blocks == pytest.approx(later.blocks)
 
 
+@pytest.mark.parametrize(
+    ("waiting", "finished", "expect"),
+    [
+        pytest.param(30, 3.0, 4 / 3, id="a third more arrives than is finished"),
+        pytest.param(30, 1.0, 1.5, id="a step has an end"),
+        pytest.param(30, 8.0, 0.5, id="the queue is being cleared"),
+        pytest.param(30, 0.0, 0.0, id="nothing finished says nothing"),
+        pytest.param(10, 3.0, 0.0, id="a queue shorter than what runs"),
+    ],
+)
+def test_a_long_queue_counts_whatever_the_plan_says_of_engine_and_requests(
+    waiting: float, finished: float, expect: float
+) -> None:
+    view = fleet(usage=0.2, running=20, waiting=waiting, requests=4.0, finished=finished)
+    assert demand(view, CAPACITY).by_flow == pytest.approx(expect)
+
+
 def test_prompts_in_the_queue_are_compute() -> None:
     found = demand(fleet(loading=1, usage=0.1, running=1, waiting=60, prompt_tokens=1000), CAPACITY)
     assert found.by_compute == pytest.approx((1000 + 60 * 800 / BACKLOG_SECONDS) * 1e-4)
