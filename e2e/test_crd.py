@@ -202,6 +202,8 @@ STATUS: dict[str, Any] = {
             "to": "3",
             "reason": "KVBound",
             "message": "demand 9.1 M tokens, supply 6.3 M",
+            "inputs": {"kvUse": "97%", "waiting": "12"},
+            "alternatives": ["2: 144% of the blocks"],
         }
     ],
 }

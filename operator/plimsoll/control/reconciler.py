@@ -182,12 +182,14 @@ class Reconciler:
             return Size(0, 0)
         if seen.target.frozen and (kept := fleets.live or fleets.old):
             return Size(kept.asked, min(kept.asked, 1))
+        status = service.get("status") or {}
         fleet = Fleet(
             key=key,
             request=request,
             revision=revision,
             workload=fleets.found,
-            decisions=(service.get("status") or {}).get("decisions") or (),
+            decisions=status.get("decisions") or (),
+            told=status.get("scaling") or {},
             pods=seen.pods,
             busy_with=self._busy_with(seen, revision),
         )

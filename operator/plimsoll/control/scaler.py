@@ -68,6 +68,8 @@ class Fleet:
     pods: Sequence[PodState] = ()
     busy_with: str = ""
     other: Autoscaler | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """``status.scaling``, as it was reported last."""
 
     @property
     def live(self) -> int | None:
@@ -257,13 +259,20 @@ class Scaler:
             replicas=count,
             floor=min(count, self._floor(fleet, memory, count)),
             ours=fleet.other is None,
-            scaling=_told(fleet, start, count, decision, scene),
+            scaling=self._scaling(fleet, start, count, decision, scene),
             limited=self._limited(fleet, memory, decision, scene),
             contest=contest(fleet.other, _kind(fleet)) if fleet.other else None,
             refused=self._refused(fleet, scene.limits),
             entries=tuple(memory.unreported),
             again_seconds=until,
         )
+
+    def _scaling(self, fleet: Fleet, start: Start, count: int, decision: Decision, scene: Scene) -> Mapping[str, Any]:
+        """``status.scaling``. What an operator before us has told stays until we have looked once ourselves."""
+        told = _told(fleet, start, count, decision, scene)
+        unseen = fleet.auto and not self.blind and self.looks.look(fleet.key) is None
+        same = all(told[name] == fleet.told.get(name) for name in ("setBy", "recommendedReplicas"))
+        return fleet.told if unseen and same else told
 
     def _floor(self, fleet: Fleet, memory: _Memory, count: int) -> int:
         """A fleet that was never scaled is ready as planned; later the fewest replicas that the spec asks for are."""

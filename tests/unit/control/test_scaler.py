@@ -67,6 +67,7 @@ class World:
     shown: Look | None = None
     asked: float | None = None
     running: float = 4.0
+    told: dict[str, Any] = field(default_factory=dict)
     cache: Cache = field(default_factory=Cache)
     inventory: Inventory = field(default_factory=Inventory)
 
@@ -110,9 +111,11 @@ class World:
             managers = [names.MANAGER_SCALE] if self.by_us else ["kubectl"]
             workload = {"spec": {"replicas": self.live}, "managers": managers}
         fleet = Fleet(KEY, self.request, self.revision, workload, self.decisions, self.pods, self.busy, self.other)
+        fleet = replace(fleet, told=self.told)
         size = self.scaler.size(fleet)
         self.decisions = ledger.added(self.decisions, size.entries, AT)
         self.scaler.reported(KEY, size.entries)
+        self.told = dict(size.scaling or {})
         if size.ours and not self.request.held_because:
             self.live, self.by_us = size.replicas, True
         return size
@@ -182,6 +185,15 @@ def test_after_a_restart_nothing_shrinks_before_a_window(world: World, usage: fl
     world.scaler = world.fresh()
     for _ in range(30):
         assert world.tick().replicas == 5
+
+
+def test_after_a_restart_what_was_told_stays_until_the_first_look(world: World) -> None:
+    world.tick()
+    told = world.tick().scaling
+    world.scaler, world.shown = world.fresh(), None
+    assert world.reconcile().scaling == told
+    world.ask(scaling={"mode": "External"}, replicas=3)
+    assert (world.reconcile().scaling or {})["setBy"] == "spec.replicas"
 
 
 def test_an_outage_of_prometheus_is_no_quiet_time(world: World) -> None:
