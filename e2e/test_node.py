@@ -17,7 +17,7 @@ from e2e.controlplane.commands import Options
 from e2e.controlplane.identity import Tls
 from e2e.kind import __main__ as kind
 from e2e.node import __main__ as node
-from e2e.node import packages
+from e2e.node import cgroups, packages
 from e2e.node.images import application, archive, layer, runtime
 from e2e.node.images.archive import Image
 from e2e.node.images.layer import Folder, Link, Text
@@ -158,6 +158,20 @@ def test_it_says_loudly_why_it_did_not_run(
     assert said in out
     monkeypatch.setenv(node.REQUIRED, "1")
     assert node.main([]) == 1
+
+
+@pytest.mark.parametrize(
+    ("ours", "withheld"),
+    [pytest.param("cpu io memory pids", [], id="delegated"), pytest.param("io", ["cpu", "memory", "pids"], id="not")],
+)
+def test_control_groups_without_controllers_hold_no_kubelet(
+    ours: str, withheld: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu io memory pids misc\n")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "cgroup.controllers").write_text(f"{ours}\n")
+    monkeypatch.setattr(cgroups, "ROOT", tmp_path)
+    assert cgroups.withheld("run") == withheld
 
 
 def test_it_says_what_it_installs_before_it_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 
 ROOT: Final = Path("/sys/fs/cgroup")
 CONTROLLERS: Final = ("cpuset", "cpu", "io", "memory", "pids", "hugetlb")
+NEEDED: Final = frozenset({"cpuset", "cpu", "memory", "pids", "hugetlb"})
 # Pods ask for little, and all of them together would get no more of a busy machine than one process outside.
 WEIGHT: Final = {"cpu.shares": "16384", "cpu.weight": "1600"}
 PATIENCE_SECONDS: Final = 20.0
@@ -54,6 +55,17 @@ def create(name: str) -> None:
         for file, weight in WEIGHT.items():
             if (group / file).exists():
                 (group / file).write_text(weight)
+
+
+def withheld(name: str) -> list[str]:
+    """Controllers that the machine has and our group has not: a kubelet does not start without them.
+
+    On cgroup v2 a group with processes in it hands none down, and in a container the root group often has some.
+    """
+    if not unified():
+        return []
+    has, got = ((group / "cgroup.controllers").read_text().split() for group in (ROOT, ROOT / name))
+    return sorted(set(has) & NEEDED - set(got))
 
 
 def existing(prefix: str) -> set[str]:

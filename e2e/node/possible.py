@@ -49,8 +49,9 @@ def _cgroup_obstacle() -> str | None:
     name = f"plimsoll-trial-{secrets.token_hex(4)}"
     try:
         cgroups.create(name)
+        withheld = cgroups.withheld(name)
     except OSError as error:
         return f"control groups cannot be made: {error}"
     finally:
         cgroups.remove(name)
-    return None
+    return f"control groups made here do not get the controllers {', '.join(withheld)}" if withheld else None

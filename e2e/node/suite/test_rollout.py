@@ -13,7 +13,7 @@ from e2e.node.suite.services import Services
 
 REPLICAS: Final = 3
 SHORT: Final = ("--rate=25", "--output=10")
-LONG: Final = ("--rate=0.3", "--output=2000")  # some 25 s a request: still running when the engine gets its SIGTERM
+LONG: Final = ("--rate=0.3", "--output=1500")  # 18 s a request: still running when the engine gets its SIGTERM
 KEPT: Final = ("--rate=5", "--output=10", "--keep-alive")  # its connections stay with a pod that nobody else finds
 KINDS: Final = {"short": SHORT, "long": LONG, "kept": KEPT}
 REQUESTS: Final = 1000
