@@ -1,0 +1,51 @@
+"""`python -m tests.benchmarks.scaling_table ROWS.jsonl…`: rows of `bench_scaling` as the tables of docs/scaling-figures.md."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.bench_scaling import LEVELS
+
+Row = Mapping[str, Any]
+HEAD = (
+    "| policy | 95 % | 97 % | 99 % | setting nearest 97 % | within SLO | p99 TTFT | preempted of 1,000 | moves | most "
+    "| recovered |\n| --- | --: | --: | --: | --- | --: | --: | --: | --: | --: | --: |"
+)
+
+
+def main(paths: Sequence[str]) -> int:
+    rows = [json.loads(line) for path in paths for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    for (regime, router), group in groupby(rows, key=lambda row: (row["regime"], row["router"])):
+        found = list(group)
+        tuned = " (the law's constants were chosen by looking at it)" if found[0]["tuned"] else ""
+        print(f"\n**{regime}**, router {router}{tuned}\n\n{HEAD}")
+        print("\n".join(map(_line, found)))
+    return 0
+
+
+def _line(row: Row) -> str:
+    return "| " + " | ".join(_cells(row)) + " |"
+
+
+def _cells(row: Row) -> Iterator[str]:
+    yield row["policy"]
+    for level in LEVELS:
+        yield _number(row[f"gpu_hours_at_{level}"], "-")
+    yield row["setting"]
+    yield f"{row['slo_percent']:.1f} %"
+    yield _number(row["ttft_p99"], "-", " s")
+    yield _number(row["preemptions_per_1000"], "-")
+    yield str(row["scale_events"])
+    yield str(row["max_replicas"])
+    yield _number(row["burst_recovery_seconds"], "", " s")
+
+
+def _number(value: float | None, missing: str, unit: str = "") -> str:
+    return missing if value is None else f"{value:,.1f}{unit}" if value < 100 else f"{value:,.0f}{unit}"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
