@@ -1,9 +1,9 @@
 """What each policy costs for the same quality, in every regime and with both routers.
 
 A policy's own knob is swept; its GPU-hours at 95, 97 and 99 % of requests within the SLO are read off between the two
-nearest settings. A level that no setting reaches stays empty. ``make bench`` runs the short regimes; the whole table of
-``docs/scaling-figures.md`` is made by ``python -m tests.benchmarks.bench_scaling > table.jsonl`` (an hour on two cores) and
-``python -m tests.benchmarks.scaling_table table.jsonl``.
+nearest settings. A level that no setting reaches stays empty. ``make bench`` runs the short regimes. All of them, as in
+``docs/scaling-figures.md``, take an hour: ``python -m tests.benchmarks.bench_scaling > rows.jsonl``, then
+``python -m tests.benchmarks.scaling_table rows.jsonl``.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.scaling_table ROWS.jsonl…`: rows of `bench_scaling` as the tables of docs/scaling-figures.md."""
+"""`python -m tests.benchmarks.scaling_table ROWS.jsonl`: rows of `bench_scaling` as tables for docs/scaling-figures.md."""
 
 import json
 import sys
