@@ -1,4 +1,4 @@
-"""`python -m tests.benchmarks.scaling_table ROWS.jsonl`: rows of `bench_scaling` as tables for docs/scaling-figures.md."""
+"""`python -m tests.benchmarks.scaling_table ROWS.jsonl`: the rows of `bench_scaling` as tables in Markdown."""
 
 import json
 import sys
