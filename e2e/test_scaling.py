@@ -204,7 +204,8 @@ def test_a_service_sleeps_and_is_woken_by_requests_at_the_gateway(lab: Lab, appl
         assert look.condition("sleeper", "Ready")["status"] == "True"
     eventually(lambda: count(look, "sleeper") == 0, within_seconds=60)
     story = ["Planned", "Idle", "Woken", "Idle"]
-    eventually(lambda: [entry["reason"] for entry in decisions(look, "sleeper")] == story)
+    # A request that ends late may wake it once more.
+    eventually(lambda: [entry["reason"] for entry in decisions(look, "sleeper")][: len(story)] == story)
     assert count(look, "insomniac") == 1
 
 

@@ -101,7 +101,7 @@ class Demand:
     by_compute: float
     by_sequences: float
     by_flow: float = 0.0
-    """Of a queue longer than what runs: the replicas that serve, by what arrives over what they finish."""
+    """Of a queue longer than what runs: the replicas that are there, by what arrives over what they finish."""
 
     @property
     def replicas(self) -> float:
@@ -148,7 +148,8 @@ def _by_flow(view: FleetView, arriving: float) -> float:
     finished, waiting = view.total(Signal.FINISHED).value, view.total(Signal.WAITING).value or 0.0
     if not finished or waiting <= (view.total(Signal.RUNNING).value or 0.0):
         return 0.0
-    return len(view.serving) * min(MOST_BY_FLOW, arriving / finished)
+    # Those that fail count too: as many as now, of which some do not serve, are not enough.
+    return (len(view.serving) + view.count("failing")) * min(MOST_BY_FLOW, arriving / finished)
 
 
 def _until_served(view: FleetView, capacity: ReplicaCapacity, arriving: float) -> float:
