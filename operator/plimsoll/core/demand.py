@@ -157,13 +157,9 @@ def _until_served(view: FleetView, capacity: ReplicaCapacity, arriving: float) -
 
     While requests wait, what runs is what there is room for, not what is wanted: what arrives tells (Little's law).
     """
-    if view.count("loading"):
+    if view.count("loading") or not capacity.request_seconds:
         return 0.0
-    if not capacity.request_seconds:
-        return 0.0
-    # Of what has only begun to arrive nothing is finished yet: replicas are taken to do at least what they can.
-    able = len(view.serving) * capacity.at_once / capacity.request_seconds
-    finished = max(able, view.total(Signal.FINISHED).value or 0.0)
+    finished = view.total(Signal.FINISHED).value or 0.0
     return max(0.0, arriving - finished) * capacity.load_seconds
 
 

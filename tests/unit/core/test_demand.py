@@ -59,12 +59,6 @@ def test_until_a_replica_is_ordered_the_queue_is_taken_as_it_will_be_when_that_r
     assert before.blocks - after.blocks == pytest.approx(180 * 50 * 0.1)
 
 
-def test_of_what_has_just_begun_to_arrive_nothing_is_finished_yet() -> None:
-    queue = {"usage": 1.0, "running": 20.0, "waiting": 20.0, "requests": 4.0}
-    begun, later = (demand(fleet(**queue, finished=finished), CAPACITY) for finished in (0.0, 17 / 6))
-    assert begun.blocks == pytest.approx(later.blocks)
-
-
 @pytest.mark.parametrize(
     ("waiting", "finished", "expect"),
     [
