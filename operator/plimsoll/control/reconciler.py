@@ -194,7 +194,7 @@ class Reconciler:
             pods=seen.pods,
             busy_with=self._busy_with(seen, revision),
         )
-        other = await self.autoscalers.of(fleets.mine, key, edited=not fleet.by_us)
+        other = await self.autoscalers.of(fleets.mine, key, self.scaler.edited_count(fleet))
         return self.scaler.size(replace(fleet, other=other))
 
     def _busy_with(self, seen: _Seen, revision: Revision) -> str:
@@ -267,7 +267,7 @@ class Reconciler:
     ) -> None:
         """The fleet of the other kind: fewer replicas, unless somebody else's autoscaler sets them; or its end."""
         key = Key(request.namespace, request.name)
-        if replicas is None or await self.autoscalers.of(other, key, edited=False) is None:
+        if replicas is None or await self.autoscalers.of(other, key) is None:
             await self.children.retire(request, other, replicas, live, applied)
 
     def _unseen(self, key: Key, fleets: Fleets) -> bool:
