@@ -33,8 +33,8 @@ class Autoscalers:
     namespaces: Sequence[str]
     monotonic: Callable[[], float]
     _known: dict[str | None, tuple[float, dict[Scaled, Autoscaler]]] = field(default_factory=dict)
-    _edited: dict[Scaled, float] = field(default_factory=dict)
-    """Since when somebody else's count is seen."""
+    _edited: dict[Scaled, tuple[int, float]] = field(default_factory=dict)
+    """Somebody else's count, and since when it is seen."""
     _told: str = ""
 
     async def run(self) -> None:
@@ -44,20 +44,25 @@ class Autoscalers:
                 await self._list(namespace)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def of(self, fleet: Workload, key: Key, *, edited: bool) -> Autoscaler | None:
-        """Who scales this workload of the service. ``edited``: somebody changed its count.
+    async def of(self, fleet: Workload, key: Key, edited: int | None = None) -> Autoscaler | None:
+        """Who scales this workload of the service. ``edited``: the count that somebody else gave it.
 
-        Then only a listing counts that was made since the change was seen: the autoscaler may be as new as that.
+        Then only a listing counts that was made since that count was seen: the autoscaler may be as new as that.
         """
         scope, now = (key.namespace if self.namespaces else None), self.monotonic()
         target = Scaled(key.namespace, fleet.kind, fleet.name)
         at, known = self._known.get(scope, (float("-inf"), {}))
-        if not edited:
+        if edited is None:
             self._edited.pop(target, None)
-        elif at < self._edited.setdefault(target, now) or now - at > AGAIN_SECONDS:
+        elif at < self._seen_since(target, edited, now) or now - at > AGAIN_SECONDS:
             await self._list(scope)
             _, known = self._known.get(scope, (at, known))
         return known.get(target)
+
+    def _seen_since(self, target: Scaled, count: int, now: float) -> float:
+        before, since = self._edited.get(target, (None, now))
+        self._edited[target] = (count, since if before == count else now)
+        return self._edited[target][1]
 
     async def _list(self, scope: str | None) -> None:
         """What cannot be listed now stays as it was known: an autoscaler does not go because nobody may look."""

@@ -132,6 +132,15 @@ class Scaler:
         if memory := self._memories.get(key):
             memory.unreported = [entry for entry in memory.unreported if entry not in entries]
 
+    def edited_count(self, fleet: Fleet) -> int | None:
+        """The count that somebody else gave the fleet; None: nobody did.
+
+        One replica that nobody has set is what the API server makes of a workload that names no count.
+        """
+        memory = self._memories.get(fleet.key)
+        default = fleet.live == 1 and (memory is None or memory.wanted in (None, 1))
+        return None if fleet.by_us or default else fleet.live
+
     def size(self, fleet: Fleet) -> Size:
         """The count of a fleet at this moment."""
         memory = self._memories.setdefault(fleet.key, _Memory())

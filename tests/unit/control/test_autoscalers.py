@@ -40,8 +40,8 @@ class World:
         for each in self.found:
             yield each
 
-    async def who(self, *, edited: bool) -> Autoscaler | None:
-        return await self.autoscalers.of(workloads(KEY.name)[0], KEY, edited=edited)
+    async def who(self, edited: int | None = None) -> Autoscaler | None:
+        return await self.autoscalers.of(workloads(KEY.name)[0], KEY, edited)
 
 
 @pytest.fixture
@@ -50,17 +50,24 @@ def world() -> World:
 
 
 async def test_an_edit_is_judged_by_a_listing_that_is_newer_than_it(world: World) -> None:
-    assert await world.who(edited=True) is None
-    assert await world.who(edited=False) is None
+    assert await world.who(3) is None
+    assert await world.who() is None
     world.found = [hpa()]
     world.now += 0.01
-    assert await world.who(edited=True) == Autoscaler("HorizontalPodAutoscaler", "theirs")
+    assert await world.who(3) == Autoscaler("HorizontalPodAutoscaler", "theirs")
     assert world.listed == 2
+
+
+async def test_another_count_is_another_edit(world: World) -> None:
+    assert await world.who(1) is None
+    world.found = [hpa()]
+    world.now += 0.01
+    assert await world.who(3) == Autoscaler("HorizontalPodAutoscaler", "theirs")
 
 
 async def test_an_edit_that_stays_asks_now_and_then(world: World) -> None:
     for _ in range(100):
-        await world.who(edited=True)
+        await world.who(3)
         world.now += 0.1
     assert world.listed <= 1 + 10 / AGAIN_SECONDS
 
@@ -68,23 +75,23 @@ async def test_an_edit_that_stays_asks_now_and_then(world: World) -> None:
 @pytest.mark.parametrize("fault", [ForbiddenError("no"), UnreachableError("later")], ids=["forbidden", "unreachable"])
 async def test_who_was_known_stays_known_while_nobody_may_look(world: World, fault: Exception) -> None:
     world.found = [hpa(owner="queue")]
-    assert await world.who(edited=True) == Autoscaler("ScaledObject", "queue")
+    assert await world.who(3) == Autoscaler("ScaledObject", "queue")
     world.fault = fault
     world.now += 60
-    assert await world.who(edited=True) == Autoscaler("ScaledObject", "queue")
+    assert await world.who(3) == Autoscaler("ScaledObject", "queue")
 
 
 async def test_one_on_the_service_itself_is_no_rival(world: World) -> None:
     world.found = [hpa(kind="VLLMService")]
-    assert await world.who(edited=True) is None
+    assert await world.who(3) is None
 
 
 async def test_services_whose_autoscaler_comes_or_goes_are_looked_at(world: World) -> None:
     world.found = [hpa()]
-    await world.who(edited=True)
+    await world.who(3)
     assert await world.queue.get() == KEY
     world.queue.done(KEY)
     world.found = []
     world.now += 60
-    assert await world.who(edited=True) is None
+    assert await world.who(3) is None
     assert len(world.queue) == 1

@@ -106,12 +106,7 @@ class World:
         return self.reconcile()
 
     def reconcile(self) -> Size:
-        workload = None
-        if self.live is not None:
-            managers = [names.MANAGER_SCALE] if self.by_us else ["kubectl"]
-            workload = {"spec": {"replicas": self.live}, "managers": managers}
-        fleet = Fleet(KEY, self.request, self.revision, workload, self.decisions, self.pods, self.busy, self.other)
-        fleet = replace(fleet, told=self.told)
+        fleet = self.fleet()
         size = self.scaler.size(fleet)
         self.decisions = ledger.added(self.decisions, size.entries, AT)
         self.scaler.reported(KEY, size.entries)
@@ -119,6 +114,14 @@ class World:
         if size.ours and not self.request.held_because:
             self.live, self.by_us = size.replicas, True
         return size
+
+    def fleet(self) -> Fleet:
+        workload = None
+        if self.live is not None:
+            managers = [names.MANAGER_SCALE] if self.by_us else ["kubectl"]
+            workload = {"spec": {"replicas": self.live}, "managers": managers}
+        fleet = Fleet(KEY, self.request, self.revision, workload, self.decisions, self.pods, self.busy, self.other)
+        return replace(fleet, told=self.told)
 
     def ask(self, **spec: Any) -> None:
         self.request = request_of(**spec)
@@ -215,6 +218,28 @@ def test_an_edit_by_hand_is_put_back(world: World) -> None:
     world.tick()
     world.live, world.by_us = 7, False
     assert world.reconcile().replicas == 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "live", "by_us", "edited"),
+    [
+        pytest.param(None, 1, False, None, id="the default of a workload that names no count"),
+        pytest.param(None, 3, False, 3, id="after a restart"),
+        pytest.param(1, 1, False, None, id="still the default"),
+        pytest.param(1, 3, False, 3, id="up"),
+        pytest.param(4, 1, False, 1, id="down to one"),
+        pytest.param(4, 4, True, None, id="ours"),
+    ],
+)
+def test_a_count_that_somebody_else_set(
+    world: World, wanted: int | None, live: int, by_us: bool, edited: int | None
+) -> None:
+    if wanted is not None:
+        world.ask(scaling={"minReplicas": wanted})
+        world.live = wanted
+        world.tick()
+    world.live, world.by_us = live, by_us
+    assert world.scaler.edited_count(world.fleet()) == edited
 
 
 def test_bounds_apply_at_once_without_any_metric(world: World) -> None:
