@@ -154,8 +154,11 @@ class Clock(Protocol):
     def now(self) -> str:
         """The wall clock, RFC 3339 in UTC, whole seconds: for people and for conditions."""
 
+    def wall_seconds(self) -> float:
+        """Seconds since 1970, by the wall clock: to compare with times that objects carry."""
+
     def stamp(self) -> str:
-        """The same with microseconds, as Leases carry it."""
+        """The same as ``now`` with microseconds, as Leases carry it."""
 
     def monotonic(self) -> float:
         """Seconds that never jump: for durations and deadlines."""

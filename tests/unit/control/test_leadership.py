@@ -31,6 +31,9 @@ class Clock:
     def now(self) -> str:
         return ""
 
+    def wall_seconds(self) -> float:
+        return 0.0
+
     def stamp(self) -> str:
         self._stamps += 1
         return f"stamp-{self._stamps}"
