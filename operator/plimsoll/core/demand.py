@@ -144,7 +144,7 @@ def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Dem
 
 
 def _is_queue(capacity: ReplicaCapacity, running: float, waiting: float, arriving: float) -> bool:
-    """Whether requests wait for want of room, and not just for the next step. By Little's law a wait is waiting ÷ arriving."""
+    """Whether requests wait for want of room and not just for the next step: a wait is waiting ÷ arriving (Little)."""
     allowed_seconds = QUEUE_TIME_SHARE * (capacity.ttft_seconds or 0.0)
     return waiting > QUEUE_SHARE * running and waiting > arriving * allowed_seconds
 
