@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from plimsoll.adapters.ports import InvalidError
+from plimsoll.adapters.ports import InvalidError, UnreachableError
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from tests.faults.world.kinds import UnfaithfulError, crd_schema
 
@@ -39,10 +39,11 @@ def admitted(obj: Object, before: Mapping[str, Any] | None) -> Object:
 
     """
     schema = crd_schema()
-    filled = {
-        **obj,
-        **{key: shaped(obj[key], schema["properties"][key]) for key in ("spec", "status") if key in obj},
-    }
+    filled = dict(obj)
+    for key in ("spec", "status"):
+        part = schema["properties"][key]
+        if key in obj or "default" in part:
+            filled[key] = shaped(obj.get(key, part.get("default")), part)
     wrong = [*_wrong(filled.get("spec"), schema["properties"]["spec"], "spec")]
     if "status" in filled:
         wrong += _wrong(filled["status"], schema["properties"]["status"], "status")
@@ -55,6 +56,33 @@ def admitted(obj: Object, before: Mapping[str, Any] | None) -> Object:
     if wrong:
         raise InvalidError(f"VLLMService {name!r} is invalid: {'; '.join(wrong)}", status=422)
     return filled
+
+
+def typed(wanted: Object) -> None:
+    """An applied manifest must be of the schema's types, or it cannot be merged: no 422, but 500.
+
+    Raises:
+        UnreachableError: as the adapter calls every 5xx.
+
+    """
+    for part in ("spec", "status"):
+        if part in wanted and (wrong := next(_untyped(wanted[part], crd_schema()["properties"][part], part), "")):
+            raise UnreachableError(f"failed to create typed patch object: {wrong}", status=500)
+
+
+def _untyped(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
+    known, rest = schema.get("properties") or {}, schema.get("additionalProperties")
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key in known or isinstance(rest, Mapping):
+                yield from _untyped(inner, known.get(key) or rest, f"{at}.{key}")
+            elif not schema.get(_PRESERVE) and rest is not True:
+                yield f"{at}.{key}: field not declared in schema"
+    elif isinstance(value, list):
+        for index, entry in enumerate(value):
+            yield from _untyped(entry, schema.get("items") or {}, f"{at}[{index}]")
+    elif schema.get("type") == "integer" and isinstance(value, str):
+        yield f"{at}: expected numeric (int or float), got string"
 
 
 def _across(spec: Mapping[str, Any], before: Mapping[str, Any] | None) -> Iterator[str]:

@@ -1,26 +1,27 @@
-"""The API server of the world: what each verb does to an object, and what it answers. Synchronous: time is not its own."""
+"""The API server of the world: what each verb does to an object, and what it answers. It takes no time by itself."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from plimsoll.adapters.ports import (
+    SERVICES,
     ConflictError,
     ForbiddenError,
     GoneError,
     InvalidError,
     Kind,
     NotFoundError,
-    SERVICES,
 )
 from tests.faults.world import ownership
-from tests.faults.world.admission import admitted
+from tests.faults.world.admission import admitted, typed
 from tests.faults.world.kinds import NAMESPACES, UnfaithfulError, crd_schema, traits
-from tests.faults.world.ownership import Manager, Path
-from tests.faults.world.store import Address, Event, Object, Store, address_of
+from tests.faults.world.managers import Manager, applied, managed_fields, managers_after, managers_of
+from tests.faults.world.ownership import Path
+from tests.faults.world.store import Address, Event, Object, Store
 from tests.faults.world.virtual_time import Agenda
 
 SYSTEM: Final = ("uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp", "managedFields")
@@ -99,51 +100,27 @@ class Api:
         """Server-side apply."""
         meta, shape = manifest["metadata"], traits(kind).shape
         self._served(kind)
+        if not traits(kind).tracked:
+            raise UnfaithfulError(f"{kind.kind}: nobody applies such objects here")
         address = _address(kind, meta.get("namespace", ""), meta["name"])
         before = self.store.get(kind, address)
         if before is None and subresource:
             raise NotFoundError(f'{kind.plural} "{address.name}" not found', status=404)
-        if before is None and meta.get("resourceVersion"):
-            raise ConflictError(f'{kind.plural} "{address.name}": the object has been deleted', status=409)
         if before is not None:
             _same_version(kind, before, meta)
+            if meta.get("uid", before["metadata"]["uid"]) != before["metadata"]["uid"]:
+                raise InvalidError(f'{kind.plural} "{address.name}": metadata.uid: field is immutable', status=422)
         who = Manager(manager, "Apply", kind.api_version, subresource)
         wanted = {key: value for key, value in manifest.items() if key not in ("apiVersion", "kind")}
         wanted["metadata"] = {k: v for k, v in meta.items() if k in ownership.MANAGED_METADATA}
         if kind == SERVICES:
             wanted = _of_part(wanted, subresource)
-        after, managers = self._applied(before, wanted, who, shape, force=force)
+            typed(wanted)
+        after, managers = applied(before, wanted, who, shape, force=force)
         after = {**after, "metadata": {**after["metadata"], "name": address.name}}
         if address.namespace:
             after["metadata"]["namespace"] = address.namespace
         return self._finish(kind, before, after, who, managers)
-
-    def _applied(
-        self, before: Object | None, wanted: Object, who: Manager, shape: Any, *, force: bool
-    ) -> tuple[Object, dict[Manager, frozenset[Path]]]:
-        """The object with a manifest applied to it, and who owns what then."""
-        live = before or {"metadata": {}}
-        managers = managers_of(live)
-        claimed, had = ownership.owned(wanted, shape), managers.get(who, frozenset())
-        lost: dict[Manager, set[Path]] = {}
-        for other, theirs in managers.items():
-            if other == who:
-                continue
-            for path in theirs & claimed:
-                if ownership.at_path(live, path, shape) != ownership.at_path(wanted, path, shape):
-                    lost.setdefault(other, set()).add(path)
-        if lost and not force:
-            names = ", ".join(sorted(f'"{other.name}"' for other in lost))
-            raise ConflictError(f"Apply failed: conflict with {names}", status=409)
-        managers = {other: theirs - frozenset(lost.get(other, ())) for other, theirs in managers.items()}
-        of_others = frozenset[Path]().union(*(theirs for other, theirs in managers.items() if other != who))
-        after = ownership.merged(live, wanted, shape)
-        gone = had - claimed - of_others
-        # An entry stays for as long as somebody owns something in it.
-        gone = {path for path in gone if not (path[-1] == "." and any(p[: len(path) - 1] == path[:-1] for p in of_others))}
-        after = ownership.without(after, gone, shape) if gone else after
-        after = {"metadata": {}, **after}
-        return after, {**managers, who: claimed}
 
     def scale(self, kind: Kind, namespace: str, name: str, replicas: int, manager: str) -> Object:
         """What ``kubectl scale`` and autoscalers do: through the scale subresource."""
@@ -152,15 +129,26 @@ class Api:
         return self._finish(kind, before, after, Manager(manager, "Update", kind.api_version, "scale"))
 
     def delete(
-        self, kind: Kind, namespace: str, name: str, *, uid: str = "", version: str = "", grace_seconds: int | None = None
+        self,
+        kind: Kind,
+        namespace: str,
+        name: str,
+        *,
+        uid: str = "",
+        version: str = "",
+        grace_seconds: int | None = None,
     ) -> None:
         """DELETE, in the background: dependents go afterwards."""
         found = self.get(kind, namespace, name)
         meta = found["metadata"]
         if uid and uid != meta["uid"]:
-            raise ConflictError(f"Precondition failed: UID in precondition: {uid}, in object: {meta['uid']}", status=409)
+            raise ConflictError(
+                f"Precondition failed: UID in precondition: {uid}, in object: {meta['uid']}", status=409
+            )
         if version and version != meta["resourceVersion"]:
-            raise ConflictError(f"Precondition failed: version {version}, in object: {meta['resourceVersion']}", status=409)
+            raise ConflictError(
+                f"Precondition failed: version {version}, in object: {meta['resourceVersion']}", status=409
+            )
         grace = self._grace(kind, found, grace_seconds)
         if kind == NAMESPACES:
             if not meta.get("deletionTimestamp"):
@@ -172,7 +160,11 @@ class Api:
             self.store.drop(kind, found)
 
     def _grace(self, kind: Kind, obj: Object, wished: int | None) -> int:
-        if not traits(kind).grace or not obj["spec"].get("nodeName") or obj["status"].get("phase") in ("Failed", "Succeeded"):
+        if (
+            not traits(kind).grace
+            or not obj["spec"].get("nodeName")
+            or obj["status"].get("phase") in ("Failed", "Succeeded")
+        ):
             return 0
         return int(obj["spec"].get("terminationGracePeriodSeconds", 30)) if wished is None else wished
 
@@ -198,18 +190,13 @@ class Api:
         after = {"apiVersion": kind.api_version, "kind": kind.kind, **_parts(after, before, of.status, who.subresource)}
         after["metadata"] = self._metadata(after["metadata"], before)
         after = admitted(after, before) if kind == SERVICES else of.defaults(after)
-        kept = managers_after(before, after, who, of.shape) if managers is None else managers
+        kept = managers_after(before, after, who, of.shape) if of.tracked and managers is None else managers or {}
         if before is not None and _same(before, after) and kept == managers_of(before):
             return before
         if of.generation:
             after["metadata"]["generation"] = _generation(before, after)
-        stamps = {} if before is None else {_manager(e): e["time"] for e in before["metadata"].get("managedFields", ())}
-        now, old = self.agenda.stamp(), {} if before is None else managers_of(before)
-        after["metadata"]["managedFields"] = [
-            _entry(manager, paths, stamps[manager] if old.get(manager) == paths else now)
-            for manager, paths in kept.items()
-            if paths
-        ]
+        if of.tracked:
+            after["metadata"]["managedFields"] = managed_fields(before, kept, self.agenda.stamp())
         return self.store.put(kind, after)
 
     def _may_create(self, kind: Kind, namespace: str) -> None:
@@ -226,7 +213,11 @@ class Api:
         """Metadata as sent, without what only the API server writes."""
         sent = {key: value for key, value in meta.items() if key not in SYSTEM and value not in ({}, [])}
         if before is None:
-            return {**sent, "uid": str(UUID(int=self.random.getrandbits(128), version=4)), "creationTimestamp": self.agenda.stamp()}
+            return {
+                **sent,
+                "uid": str(UUID(int=self.random.getrandbits(128), version=4)),
+                "creationTimestamp": self.agenda.stamp(),
+            }
         return {**sent, **{key: value for key, value in before["metadata"].items() if key in SYSTEM}}
 
     def _served(self, kind: Kind) -> None:
@@ -275,10 +266,10 @@ def _item(obj: Object) -> Object:
 
 
 def _same_version(kind: Kind, before: Object, meta: Mapping[str, Any]) -> None:
-    for name, what in (("resourceVersion", "the object has been modified"), ("uid", "it is another object")):
-        if meta.get(name) and meta[name] != before["metadata"][name]:
-            text = f'Operation cannot be fulfilled on {kind.plural} "{before["metadata"]["name"]}": {what}'
-            raise ConflictError(text, status=409)
+    if meta.get("resourceVersion") and meta["resourceVersion"] != before["metadata"]["resourceVersion"]:
+        name = before["metadata"]["name"]
+        text = f'Operation cannot be fulfilled on {kind.plural} "{name}": the object has been modified'
+        raise ConflictError(text, status=409)
 
 
 def _parts(after: Object, before: Object | None, has_status: bool, subresource: str) -> Object:
@@ -327,43 +318,3 @@ def _generation(before: Object | None, after: Object) -> int:
     told = {key: value for key, value in after.items() if key not in ("metadata", "status")}
     was = {key: value for key, value in before.items() if key not in ("metadata", "status")}
     return int(before["metadata"]["generation"]) + (told != was)
-
-
-def managers_of(obj: Mapping[str, Any]) -> dict[Manager, frozenset[Path]]:
-    """Who owns what, as ``managedFields`` say."""
-    entries = obj["metadata"].get("managedFields") or ()
-    return {_manager(entry): frozenset(ownership.from_fields(entry["fieldsV1"])) for entry in entries}
-
-
-def managers_after(before: Object | None, after: Object, who: Manager, shape: Any) -> dict[Manager, frozenset[Path]]:
-    """Who owns what after an update: what has changed is the updater's alone, what is gone is nobody's."""
-    now = ownership.owned(after, shape)
-    if before is None:
-        return {who: now}
-    managers = managers_of(before)
-    was = ownership.owned(before, shape)
-    changed = {
-        path
-        for path in now
-        if path not in was or ownership.at_path(before, path, shape) != ownership.at_path(after, path, shape)
-    }
-    if who.subresource == "status":
-        changed = {path for path in changed if path[0] == "f:status"}
-    found = {other: (paths & now) - changed for other, paths in managers.items()}
-    return {**found, who: found.get(who, frozenset()) | changed}
-
-
-def _manager(entry: Mapping[str, Any]) -> Manager:
-    return Manager(entry["manager"], entry["operation"], entry["apiVersion"], entry.get("subresource", ""))
-
-
-def _entry(manager: Manager, paths: frozenset[Path], time: str) -> Object:
-    found: Object = {
-        "manager": manager.name,
-        "operation": manager.operation,
-        "apiVersion": manager.api_version,
-        "time": time,
-        "fieldsType": "FieldsV1",
-        "fieldsV1": ownership.to_fields(paths),
-    }
-    return {**found, "subresource": manager.subresource} if manager.subresource else found

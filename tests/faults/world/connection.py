@@ -7,9 +7,9 @@ does. Replies reach a process only while it runs.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Literal, Protocol, TypeVar
 
-from plimsoll.adapters.ports import PODS, SERVICES, Change, ClusterError, Kind, Object, UnreachableError
+from plimsoll.adapters.ports import LEASES, PODS, SERVICES, Change, ClusterError, Kind, Object, UnreachableError
 from tests.faults.world.api import Api, matcher
 from tests.faults.world.kinds import UnfaithfulError, traits
 from tests.faults.world.store import Event
@@ -22,6 +22,7 @@ TIMEOUT_SECONDS: Final = 15.0
 MANAGER: Final = "python"
 """Field manager of what is not applied: Events and Leases."""
 
+Answer = TypeVar("Answer")
 Verb = Literal["get", "list", "watch", "apply", "delete", "create", "replace", "log"]
 WRITES: Final = ("apply", "delete", "create", "replace")
 
@@ -262,17 +263,18 @@ class Connection:
         kind: Kind,
         namespace: str | None,
         name: str,
-        work: Callable[[], Any],
+        work: Callable[[], Answer],
         *,
         subresource: str = "",
         body: Mapping[str, Any] | None = None,
-    ) -> Any:
+    ) -> Answer:
         call = Call(verb, kind, namespace, name, subresource, body, self.agenda.now)
-        answer: asyncio.Future[Any] = self.loop.create_future()
+        answer: asyncio.Future[Answer] = self.loop.create_future()
         fate = self.interference.before(call) if self.alive else Fate(sent=False)
-        if not self.alive:
-            return await answer  # for ever: the process is dead
-        self.calls.append(call) if call.is_write and kind.kind != "Lease" else None
+        if self._dead():
+            return await answer  # for ever
+        if call.is_write and kind != LEASES:
+            self.calls.append(call)
         wait = LATENCY_SECONDS / 2 + fate.hold_seconds
         if fate.sent:
             self.agenda.after(wait, lambda: self._arrive(work, answer, fate.error))
@@ -284,9 +286,12 @@ class Connection:
         except TimeoutError as error:
             raise UnreachableError(f"{call}: no answer from the API server (timeout)") from error
         self.interference.after(call)
-        if not self.alive:
+        if self._dead():
             await self.loop.create_future()
         return found
+
+    def _dead(self) -> bool:
+        return not self.alive
 
     def _arrive(self, work: Callable[[], Any], answer: asyncio.Future[Any], lost: ClusterError | None) -> None:
         """At the API server, whatever has become of who asked."""

@@ -225,7 +225,10 @@ class Deployments:
         asked = deployment["spec"]["replicas"]
         complete = figures["updatedReplicas"] == asked == figures["replicas"] == figures["availableReplicas"]
         was = old.get("Progressing") or {"reason": "", "lastUpdateTime": now, "lastTransitionTime": now}
-        before = {k: (deployment.get("status") or {}).get(k, 0) for k in ("updatedReplicas", "readyReplicas", "availableReplicas")}
+        before = {
+            k: (deployment.get("status") or {}).get(k, 0)
+            for k in ("updatedReplicas", "readyReplicas", "availableReplicas")
+        }
         moved = any(figures[k] > before[k] for k in before) or (
             (deployment.get("status") or {}).get("observedGeneration") != deployment["metadata"]["generation"]
             and was["reason"] != "NewReplicaSetAvailable"
@@ -254,8 +257,15 @@ class Deployments:
             "lastUpdateTime": now if fresh else was["lastUpdateTime"],
             "lastTransitionTime": was["lastTransitionTime"],
         }
-        found = [_condition("Available", enough, "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable", old, now), progressing]
-        refused = next((c for c in (new or {}).get("status", {}).get("conditions") or () if c["type"] == "ReplicaFailure"), None)
+        found = [
+            _condition(
+                "Available", enough, "MinimumReplicasAvailable" if enough else "MinimumReplicasUnavailable", old, now
+            ),
+            progressing,
+        ]
+        refused = next(
+            (c for c in (new or {}).get("status", {}).get("conditions") or () if c["type"] == "ReplicaFailure"), None
+        )
         return [*found, refused] if refused else found, again
 
     def _seconds_since(self, stamp: str) -> float:
@@ -330,7 +340,7 @@ def _condition(kind: str, holds: bool, reason: str, old: Mapping[str, Object], n
 
 
 def _bounds(rolling: Mapping[str, int | str], replicas: int) -> tuple[int, int]:
-    """maxSurge and maxUnavailable in pods; not both 0."""
+    """``maxSurge`` and ``maxUnavailable`` in pods; not both 0."""
     surge = _share(rolling.get("maxSurge", 0), replicas, up=True)
     unavailable = _share(rolling.get("maxUnavailable", 0), replicas, up=False)
     return surge, unavailable if surge or unavailable else 1
@@ -360,4 +370,10 @@ def _worth(pod: Object) -> tuple[bool, bool, bool, float, str]:
     """Pods that go first come first: without a node, pending, not ready, the youngest."""
     made = datetime.fromisoformat(pod["metadata"]["creationTimestamp"]).timestamp()
     status = pod["status"]
-    return (bool(pod["spec"].get("nodeName")), status.get("phase") == "Running", ready(pod), -made, pod["metadata"]["name"])
+    return (
+        bool(pod["spec"].get("nodeName")),
+        status.get("phase") == "Running",
+        ready(pod),
+        -made,
+        pod["metadata"]["name"],
+    )

@@ -1,7 +1,7 @@
 """The fake engine: a pool of blocks, so many requests at once, a line for the rest. A fluid, exact in its averages.
 
 ``sim/engine.py`` simulates every request; here a fleet has to run for hours in a moment, and what the operator reads of
-it are gauges and rates. What it is measured by are the plan's own figures, so that a fleet as planned behaves as planned.
+it are gauges and rates. Its pool is the plan's own, so that a fleet as planned behaves as planned.
 """
 
 from collections.abc import Mapping

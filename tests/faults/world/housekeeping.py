@@ -106,7 +106,11 @@ class Housekeeping:
 def _namespace_keys(event: Event) -> list[Hashable]:
     if event.kind == NAMESPACES:
         return [event.object["metadata"]["name"]]
-    return [event.object["metadata"]["namespace"]] if event.type == "DELETED" and event.object["metadata"].get("namespace") else []
+    return (
+        [event.object["metadata"]["namespace"]]
+        if event.type == "DELETED" and event.object["metadata"].get("namespace")
+        else []
+    )
 
 
 def _node_ready(node: Object) -> bool:

@@ -33,18 +33,23 @@ Object = dict[str, Any]
 
 
 class UnfaithfulError(Exception):
-    """Something was asked of the world that it cannot do as Kubernetes does: extend the world, or ask something else."""
+    """The world was asked for what it cannot do as Kubernetes does: extend it, or ask something else."""
+
+
+_PLAIN: Final = BuiltIn()
 
 
 @dataclass(frozen=True)
 class Traits:
     """What the API server does with objects of a kind beyond storing them."""
 
-    shape: Shape = BuiltIn()
+    shape: Shape = _PLAIN
     namespaced: bool = True
     status: bool = False
     """There is a status subresource: other writes leave the status alone."""
     generation: bool = False
+    tracked: bool = True
+    """Who owns which field is kept; of kinds that nobody applies it is not, and applying them is refused."""
     grace: bool = False
     """Deletion waits for somebody to confirm it."""
     defaults: Callable[[Object], Object] = lambda obj: obj
@@ -101,17 +106,17 @@ def _service(obj: Object) -> Object:
 
 TRAITS: Final[Mapping[Kind, Traits]] = {
     DEPLOYMENTS: Traits(status=True, generation=True, defaults=_deployment),
-    REPLICA_SETS: Traits(status=True, generation=True, defaults=_replica_set),
+    REPLICA_SETS: Traits(tracked=False, status=True, generation=True, defaults=_replica_set),
     REVISIONS: Traits(BuiltIn(raw=True)),
     NETWORK_SERVICES: Traits(status=True, defaults=_service),
     DISRUPTION_BUDGETS: Traits(status=True, generation=True),
     CONFIG_MAPS: Traits(),
     VOLUME_CLAIMS: Traits(status=True),
-    PODS: Traits(status=True, grace=True, defaults=_pod),
-    NODES: Traits(namespaced=False, status=True),
-    NAMESPACES: Traits(namespaced=False, status=True),
-    EVENTS: Traits(),
-    LEASES: Traits(),
+    PODS: Traits(tracked=False, status=True, grace=True, defaults=_pod),
+    NODES: Traits(tracked=False, namespaced=False, status=True),
+    NAMESPACES: Traits(tracked=False, namespaced=False, status=True),
+    EVENTS: Traits(tracked=False),
+    LEASES: Traits(tracked=False),
     AUTOSCALERS: Traits(status=True),
 }
 
@@ -119,7 +124,7 @@ TRAITS: Final[Mapping[Kind, Traits]] = {
 @cache
 def crd_schema() -> Mapping[str, Any]:
     """The schema of VLLMServices as ``crds/`` says it."""
-    document = yaml.load(CRD.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - safe, only faster
+    document = yaml.load(CRD.read_text(encoding="utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     schema: Mapping[str, Any] = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     return schema
 

@@ -245,6 +245,10 @@ def _conditions(pod: Object, is_ready: bool, now: str) -> list[Object]:
 
     def said(kind: str, holds: bool) -> Object:
         same = old.get(kind, {}).get("status") == str(holds)
-        return {"type": kind, "status": str(holds), "lastTransitionTime": old[kind]["lastTransitionTime"] if same else now}
+        return {
+            "type": kind,
+            "status": str(holds),
+            "lastTransitionTime": old[kind]["lastTransitionTime"] if same else now,
+        }
 
     return [old["PodScheduled"], said("Ready", is_ready), said("ContainersReady", is_ready)]

@@ -1,13 +1,7 @@
-"""Who owns which fields of an object: sets of paths, kept in ``managedFields`` as the API server writes them.
-
-The rules are those of structured-merge-diff. Apply: what the manifest names is set and owned; what the manager owned
-before and does not name any more goes, unless somebody else owns it too; another owner of a *different* value is a
-conflict, or loses the field when it is forced. Update: whoever changes a value takes the field from all others.
-"""
+"""Paths into an object as ``managedFields`` spell them: what an object says, merging along them, and removing."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from tests.faults.world.shapes import KEY_DEFAULTS, SET, Shape, Where
@@ -15,17 +9,10 @@ from tests.faults.world.shapes import KEY_DEFAULTS, SET, Shape, Where
 Path = tuple[str, ...]
 """Steps as in ``fieldsV1``: ``f:name``, ``k:{...}``, ``v:...``; a last ``.`` is an entry of a list itself."""
 
+Steps = Mapping[str, list[Path]]
+"""First steps, and what follows each."""
+
 MANAGED_METADATA: Final = ("labels", "annotations", "ownerReferences", "finalizers")
-
-
-@dataclass(frozen=True, order=True)
-class Manager:
-    """One writer: the same name through another door is another writer."""
-
-    name: str
-    operation: str
-    api_version: str
-    subresource: str = ""
 
 
 def owned(obj: Mapping[str, Any], shape: Shape) -> frozenset[Path]:
@@ -81,26 +68,34 @@ def without(value: Any, gone: Iterable[Path], shape: Shape, where: Where = ()) -
     for path in gone:
         steps.setdefault(path[0], []).append(path[1:])
     if isinstance(value, Mapping):
-        kept = {}
-        for key, inner in value.items():
-            rest = steps.get(f"f:{key}")
-            if rest is None:
-                kept[key] = inner
-            elif () not in rest:
-                left = without(inner, rest, shape, (*where, key))
-                if left or not inner:
-                    kept[key] = left
-        return kept
+        return _fields_without(value, steps, shape, where)
     if isinstance(value, list) and (keys := shape.keys(where)):
-        left = []
-        for entry in value:
-            rest = steps.get(entry_step(entry, keys))
-            if rest is None:
-                left.append(entry)
-            elif () not in rest and (".",) not in rest:
-                left.append(without(entry, rest, shape, where))
-        return left
+        return _entries_without(value, steps, shape, where, keys)
     return value
+
+
+def _fields_without(value: Mapping[str, Any], steps: Steps, shape: Shape, where: Where) -> Any:
+    kept = {}
+    for key, inner in value.items():
+        rest = steps.get(f"f:{key}")
+        if rest is None:
+            kept[key] = inner
+        elif () not in rest:
+            left = without(inner, rest, shape, (*where, key))
+            if left or not inner:
+                kept[key] = left
+    return kept
+
+
+def _entries_without(value: list[Any], steps: Steps, shape: Shape, where: Where, keys: tuple[str, ...]) -> list[Any]:
+    left = []
+    for entry in value:
+        rest = steps.get(entry_step(entry, keys))
+        if rest is None:
+            left.append(entry)
+        elif () not in rest and (".",) not in rest:
+            left.append(without(entry, rest, shape, where))
+    return left
 
 
 def at_path(value: Any, path: Path, shape: Shape, where: Where = ()) -> Any:

@@ -173,5 +173,3 @@ class Unexpected(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.found.append(self.format(record))
-
-

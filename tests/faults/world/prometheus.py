@@ -159,7 +159,10 @@ def _latencies(name: str, last: Scrape, percentiles: Iterable[int]) -> list[tupl
         return []
     wait = engine.waiting / (engine.pool.slots / engine.pool.seconds)
     itl = 0.9 * engine.pool.seconds / offered.output_tokens
-    values = {promql.TTFT: {Signal.TTFT: 0.1 * engine.pool.seconds + wait}, promql.ITL: {Signal.ITL: itl, Signal.TPOT: itl}}
+    values = {
+        promql.TTFT: {Signal.TTFT: 0.1 * engine.pool.seconds + wait},
+        promql.ITL: {Signal.ITL: itl, Signal.TPOT: itl},
+    }
     return [
         ({promql.SIGNAL_LABEL: signal.name, promql.PERCENTILE_LABEL: str(percentile)}, value)
         for signal, value in values.get(name, {}).items()

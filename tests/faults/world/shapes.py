@@ -41,7 +41,7 @@ class BuiltIn:
     """A kind of Kubernetes itself."""
 
     raw: bool = False
-    """``data`` of a ControllerRevision: the values of its fields are whole."""
+    """``data`` is one value, as in a ControllerRevision."""
 
     def keys(self, where: Where) -> tuple[str, ...] | None:
         """Fields that tell a list's entries apart; None: the list is one value."""
@@ -51,7 +51,7 @@ class BuiltIn:
 
     def atomic(self, where: Where) -> bool:
         """Whether a map is one value."""
-        if self.raw and len(where) > 1 and where[0] == "data":
+        if self.raw and where == ("data",):
             return True
         return bool(where) and where[-1] in _ATOMIC and where[0] != "metadata"
 

@@ -114,5 +114,3 @@ class ProcessClock:
 
     def monotonic(self) -> float:
         return self.agenda.now
-
-

@@ -155,7 +155,9 @@ class World:
         assert kind is not None, "people apply VLLMServices here; for the rest there is api"
         return self.api.apply(kind, manifest, manager)
 
-    def edit(self, kind: Kind, name: str, change: Mapping[str, Any], namespace: str = NAMESPACE, by: str = "kubectl-edit") -> Object:
+    def edit(
+        self, kind: Kind, name: str, change: Mapping[str, Any], namespace: str = NAMESPACE, by: str = "kubectl-edit"
+    ) -> Object:
         """``kubectl edit``: a merge patch."""
         return self.api.patch(kind, namespace, name, change, by)
 
@@ -174,7 +176,9 @@ class World:
     def pods(self, service: str = "", namespace: str = NAMESPACE) -> list[Object]:
         """Pods, of a service or all, those that are leaving left out."""
         found = [p for p in self.api.store.all(PODS, namespace) if not p["metadata"].get("deletionTimestamp")]
-        return [p for p in found if not service or (p["metadata"].get("labels") or {}).get(names.LABEL_SERVICE) == service]
+        return [
+            p for p in found if not service or (p["metadata"].get("labels") or {}).get(names.LABEL_SERVICE) == service
+        ]
 
     def condition(self, name: str, kind: str, namespace: str = NAMESPACE) -> Mapping[str, Any]:
         """A condition of a service; empty while there is none."""
@@ -184,7 +188,10 @@ class World:
     def is_ready(self, name: str, namespace: str = NAMESPACE) -> bool:
         """The service is Ready, for its present spec."""
         service = self.find(SERVICES, name, namespace)
-        if service is None or (service.get("status") or {}).get("observedGeneration") != service["metadata"]["generation"]:
+        if (
+            service is None
+            or (service.get("status") or {}).get("observedGeneration") != service["metadata"]["generation"]
+        ):
             return False
         return self.condition(name, "Ready", namespace).get("status") == "True"
 
@@ -224,11 +231,15 @@ class World:
         lines = [f"at {self.agenda.now:.1f} s, seed {self.seed}"]
         for service in self.api.store.all(SERVICES):
             status = service.get("status") or {}
-            said = [f"{c['type']}={c['status']} {c['reason']}: {c['message'][:160]}" for c in status.get("conditions") or ()]
+            said = [
+                f"{c['type']}={c['status']} {c['reason']}: {c['message'][:160]}" for c in status.get("conditions") or ()
+            ]
             lines += [f"VLLMService {service['metadata']['name']}", *(f"  {each}" for each in said)]
         for deployment in self.api.store.all(DEPLOYMENTS):
             figures = {k: v for k, v in (deployment.get("status") or {}).items() if isinstance(v, int)}
-            lines.append(f"Deployment {deployment['metadata']['name']} asks {deployment['spec']['replicas']}: {figures}")
+            lines.append(
+                f"Deployment {deployment['metadata']['name']} asks {deployment['spec']['replicas']}: {figures}"
+            )
         lines += [f"Pod {p['metadata']['name']} {p['status'].get('phase')}" for p in self.api.store.all(PODS)]
         return "\n".join([*lines, *self.unexpected.found[:3]])
 
@@ -257,5 +268,3 @@ def _quiet_logs(handler: logging.Handler) -> tuple[logging.Logger, int]:
     logger.setLevel(logging.ERROR)
     logger.propagate = False
     return logger, level
-
-
