@@ -1,7 +1,7 @@
 """One script of operations, to be run against the world and against a real API server: the answers must agree.
 
-What is not the same in two clusters (uids, versions, times, names that are drawn) is left out of an answer; what the real
-server fills in beyond the world is listed in ``FILLED_IN``, so that anything else it does comes to light.
+What is not the same in two clusters (uids, versions, times, names that are drawn) is left out of an answer; what the
+real server fills in beyond the world is listed in ``FILLED_IN``, so that anything else it does comes to light.
 """
 
 import asyncio

@@ -75,7 +75,7 @@ def _untyped(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in known or isinstance(rest, Mapping):
-                yield from _untyped(inner, known.get(key) or rest, f"{at}.{key}")
+                yield from _untyped(inner, known.get(key) or rest or {}, f"{at}.{key}")
             elif not schema.get(_PRESERVE) and rest is not True:
                 yield f"{at}.{key}: field not declared in schema"
     elif isinstance(value, list):

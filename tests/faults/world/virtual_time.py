@@ -10,6 +10,8 @@ from typing import Any, Final
 
 EPOCH_SECONDS: Final = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
 """The wall clock when a world begins."""
+COMPUTING_SECONDS: Final = 1e-6
+"""Of one round of an event loop."""
 NEVER: Final = float("inf")
 
 
@@ -64,6 +66,10 @@ class ProcessLoop(asyncio.BaseEventLoop):
         timers = self._scheduled  # type: ignore[attr-defined]
         return timers[0].when() if timers else NEVER
 
+    def spend(self) -> None:
+        """Computing takes time, if little: whoever waits for less than a clock can tell would wait for ever."""
+        self._agenda.now += COMPUTING_SECONDS
+
     def run_until_idle(self) -> None:
         """Run everything that can run at this moment."""
         self.run_forever()
@@ -93,6 +99,8 @@ class _NothingToWaitFor:
     def select(self, timeout: float | None) -> list[Any]:
         if timeout is None or timeout > 0:
             self._loop.stop()
+        else:
+            self._loop.spend()
         return []
 
 
