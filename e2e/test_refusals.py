@@ -196,6 +196,12 @@ CASES: Final[Mapping[str, Case]] = {
         before=[BUDGET],
         spec={"scaling": {"minReplicas": 2}},
     ),
+    "typo": Case(
+        "Refused",
+        ("Deployment typo/svc: spec.podTemplate.spec.affinity.nodeAffinty is no part of a pod",),
+        spec={"podTemplate": {"spec": {"affinity": {"nodeAffinty": {}}}}},
+        mended_by=[manifest("svc", "typo")],
+    ),
     "selector": Case(
         "ImmutableField",
         ("Deployment selector/svc selects app=by-hand, which cannot be changed", "kubectl delete deployment svc"),

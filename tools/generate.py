@@ -1,4 +1,4 @@
-"""Write what is derived: ``crds/`` and its copies, ``docs/reference.md``, the chart's README, Argo CD's ConfigMap.
+"""Write what is derived: ``crds/`` and its copies, generated pages of docs/, the chart's README, Argo CD's ConfigMap.
 
 With ``--check``, only compare. What models and schemas say is what users read: nothing in these files is written by
 hand.
@@ -25,7 +25,7 @@ from plimsoll.api.schema import CRD_NAME, resource_schema
 from plimsoll.cli import crd
 from plimsoll.metrics import REGISTRY
 from plimsoll.settings import PREFIX, Settings
-from tools import argocd
+from tools import argocd, audit_rules_page
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = Path("charts", "plimsoll")
@@ -47,6 +47,7 @@ def generated() -> dict[Path, str]:
         Path("deploy", "kustomize", "base", file_name): definition,
         CHART / "README.md": "\n".join(_chart_readme()),
         Path("docs", "reference.md"): "\n".join(_reference()),
+        Path("docs", "audit-rules.md"): audit_rules_page.page(_BY),
         Path("deploy", "argocd", "argocd-cm.yaml"): f"# {_BY_SCRIPTS}\n{argocd.config_map()}",
     }
 

@@ -49,7 +49,9 @@ _BY_STATUS: Mapping[int, type[ClusterError]] = {
     422: InvalidError,
     429: UnreachableError,
 }
-
+_UNTYPED = "failed to create typed patch object"
+"""How the API server says, with status 500, that an apply names a field its schema does not have, or of another type:
+asking again changes nothing."""
 
 _STUMBLES = (TypeError, KeyError, ValueError, AttributeError)
 """What the client's own reader ends with on a kubeconfig of another shape than it expects."""
@@ -387,5 +389,5 @@ def _error(method: str, path: str, status: int, payload: bytes, retry_after: str
     except (ValueError, AttributeError):
         message = payload[:300].decode("utf-8", "replace")
     wait = float(retry_after) if retry_after and retry_after.isdigit() else None
-    error_class = _BY_STATUS.get(status, UnreachableError)
+    error_class = InvalidError if _UNTYPED in message else _BY_STATUS.get(status, UnreachableError)
     return error_class(f"{method} {path}: {status} {message}", status=status, retry_after_seconds=wait)

@@ -3,11 +3,11 @@
 import re
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
-from plimsoll.api.model import APIModel
+from plimsoll.api.model import APIModel, as_the_server_reads
 from plimsoll.api.weights import ImageReference, ObjectName
 
 PRESERVED: Final[JsonDict] = {"x-kubernetes-preserve-unknown-fields": True}
@@ -40,8 +40,11 @@ Name = Annotated[str, Field(pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", max_leng
 Variable = Annotated[str, Field(pattern=r"^[^=\x00-\x1f\x7f]+$", min_length=1, max_length=512)]
 LabelValue = Annotated[str, Field(pattern=r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$", max_length=63)]
 Quantity = Annotated[int | str, PlainValidator(_quantity), WithJsonSchema(_INT_OR_STRING)]
+AS_READ: Final = BeforeValidator(as_the_server_reads)
 AnyFields = Annotated[dict[str, Any], Field(json_schema_extra=PRESERVED)]
 """Fields of Kubernetes that are passed on as they are; the API server judges them when the pods are made."""
+
+Amounts = Annotated[dict[str, Quantity], Field(max_length=16), AS_READ]
 
 
 class NamedReference(APIModel):
@@ -115,8 +118,8 @@ class Mount(APIModel):
 class Resources(APIModel):
     """Requests and limits. Those of GPUs are the plan's."""
 
-    requests: Annotated[dict[str, Quantity], Field(max_length=16)] = Field(default={}, description="Requests by name.")
-    limits: Annotated[dict[str, Quantity], Field(max_length=16)] = Field(default={}, description="Limits by name.")
+    requests: Amounts = Field(default={}, description="Requests by name.")
+    limits: Amounts = Field(default={}, description="Limits by name.")
 
 
 class SeccompProfile(APIModel):

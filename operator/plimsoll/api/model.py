@@ -1,7 +1,8 @@
 """What every part of the contract has in common: spelling, strictness, and rules that hold in two languages.
 
 The API server and this process must accept the same objects. So numbers are not read from text, ``null`` is the same
-as absent, and a rule over several fields is written once, as CEL for the server beside the same rule in Python.
+as absent, ``8.0`` is a whole number, and a rule over several fields is written once, as CEL for the server beside the
+same rule in Python. ``e2e/agreement.py`` asks a real server about services by the thousand.
 """
 
 from collections.abc import Callable, Mapping
@@ -49,6 +50,18 @@ def unique(items: tuple[str, ...]) -> tuple[str, ...]:
     return items
 
 
+def as_the_server_reads(value: Any) -> Any:  # noqa: ANN401 - whatever the manifest holds
+    """A group of fields as kubectl sends and the API server reads it: nulls are dropped, and 8.0 is 8."""
+    return {k: _whole(v) for k, v in value.items() if v is not None} if isinstance(value, Mapping) else value
+
+
+def _whole(value: Any) -> Any:  # noqa: ANN401 - whatever the manifest holds
+    """A number without a fraction as a whole one, in a list of numbers too."""
+    if isinstance(value, list):
+        return [int(each) if isinstance(each, float) and each.is_integer() else each for each in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 class APIModel(BaseModel):
     """A part of the contract: camelCase outside, snake_case inside; fields of a newer version are ignored."""
 
@@ -59,9 +72,8 @@ class APIModel(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _null_is_absent(cls, value: Any) -> Any:  # noqa: ANN401 - whatever the manifest holds
-        """Drop nulls, as the API server does before it fills in defaults."""
-        return {k: v for k, v in value.items() if v is not None} if isinstance(value, Mapping) else value
+    def _read(cls, value: Any) -> Any:  # noqa: ANN401 - whatever the manifest holds
+        return as_the_server_reads(value)
 
     @model_validator(mode="after")
     def _obey_rules(self) -> Self:

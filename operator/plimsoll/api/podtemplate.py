@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from plimsoll.api.containers import (
+    AS_READ,
     AnyFields,
     Container,
     EnvSource,
@@ -31,10 +32,10 @@ from plimsoll.api.weights import ImageReference, ObjectName
 class PodTemplateMetadata(APIModel):
     """Labels and annotations of the pods."""
 
-    labels: Annotated[dict[str, LabelValue], Field(max_length=64)] = Field(
+    labels: Annotated[dict[str, LabelValue], Field(max_length=64), AS_READ] = Field(
         default={}, description="Further labels; ours and those of Kubernetes' controllers stay."
     )
-    annotations: Annotated[dict[str, Text], Field(max_length=64)] = Field(
+    annotations: Annotated[dict[str, Text], Field(max_length=64), AS_READ] = Field(
         default={}, description="Further annotations."
     )
 
@@ -158,7 +159,7 @@ class PodTemplateSpec(APIModel):
     volumes: Annotated[tuple[Volume, ...], Field(max_length=32, strict=False)] = Field(
         default=(), description="Further volumes."
     )
-    node_selector: Annotated[dict[str, LabelValue], Field(max_length=32)] = Field(
+    node_selector: Annotated[dict[str, LabelValue], Field(max_length=32), AS_READ] = Field(
         default={}, description="Labels of nodes; the GPU product is hardware's."
     )
     affinity: AnyFields | None = Field(default=None, description="As in Kubernetes.")

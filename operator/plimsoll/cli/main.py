@@ -13,6 +13,7 @@ COMMANDS: Final = {
     "diff": "plimsoll.cli.diff:diff",
     "explain": "plimsoll.cli.explain:explain",
     "simulate": "plimsoll.cli.simulate:simulate",
+    "audit": "plimsoll.cli.audit:audit",
     "check-log": "plimsoll.cli.check_log:check_log",
     "hold": "plimsoll.cli.verbs:hold",
     "accept": "plimsoll.cli.verbs:accept",
@@ -29,6 +30,7 @@ Only explain and the verbs (hold, accept, restart, approve, reject, revert) need
 Start here:
 
 \b
+  plimsoll audit k8s/                      what is wrong with the vLLM manifests you have
   plimsoll plan service.yaml               GPUs, flags and the arithmetic behind them
   plimsoll plan deploy/ --html plans.html  the same with pictures, for who signs for the GPUs
   plimsoll diff old.yaml new.yaml          what a change costs, and which pods restart

@@ -27,12 +27,17 @@ def texts(path: str) -> Iterator[tuple[str, str | Bad]]:
         return
     where = Path(path)
     if where.is_dir():
-        found = sorted(p for p in where.rglob("*") if p.suffix in SUFFIXES and p.is_file())
+        found = sorted(p for p in where.rglob("*") if p.suffix in SUFFIXES and p.is_file() and not _apart(p, where))
         if not found:
             yield path, Bad(f"{path}: no {', '.join(SUFFIXES)} file in this folder")
         yield from ((str(p), _text(p)) for p in found)
     else:
         yield path, _text(where)
+
+
+def _apart(path: Path, root: Path) -> bool:
+    """Whether a file belongs to a tool and not to whoever wrote the folder."""
+    return any(step.startswith(".") or step == "node_modules" for step in path.relative_to(root).parts[:-1])
 
 
 def _standard_input() -> Iterator[tuple[str, str | Bad]]:

@@ -9,10 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from pydantic import ValidationError
-
 from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
+from plimsoll.api.parse import InvalidServiceError
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
@@ -36,9 +35,11 @@ from plimsoll.core.manifests.workload import Workload
 from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import PodState
+from plimsoll.core.refusals import MESSAGE_LIMIT
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Target
 from plimsoll.core.sizing import Size
+from plimsoll.core.stable_text import stable
 from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
@@ -107,8 +108,8 @@ class Reconciler:
             return None
         try:
             request = read_request(service)
-        except ValidationError as error:
-            facts = Facts(refusal=Problem(reasons.INVALID_SPEC.name, _first_error(error)))
+        except InvalidServiceError as error:
+            facts = Facts(refusal=Problem(reasons.INVALID_SPEC.name, stable(str(error), MESSAGE_LIMIT)))
             return await self.reporter.report(key, service, facts, None, Size(0, 0))
         return await self._act(key, service, request)
 
@@ -325,9 +326,3 @@ def _needs_room(seen: _Seen) -> bool:
     """Whether a decision or a sentence depends on what nodes have left."""
     assert seen.target.revision is not None  # noqa: S101 - asked only with one
     return starts_rollout(seen.target.revision, seen.fleets.live) or any(pod.unplaced for pod in seen.pods)
-
-
-def _first_error(error: ValidationError) -> str:
-    first = error.errors()[0]
-    path = ".".join(["spec", *map(str, first["loc"])])
-    return f"{path}: {first['msg']} (got {str(first.get('input'))[:80]!r})"

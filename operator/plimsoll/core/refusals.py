@@ -33,6 +33,12 @@ _POLICY: Final = re.compile(
     re.DOTALL,
 )
 _IMMUTABLE: Final = re.compile(r"(?P<field>[\w.\[\]]+): (?:Invalid value|Forbidden).*immutable", re.DOTALL)
+_UNTYPED: Final = re.compile(
+    r"failed to create typed patch object \([^)]*\): "
+    r"\.spec\.(?:leaderWorkerTemplate\.leaderT|t)emplate(?P<field>\S*): (?P<why>.*)",
+    re.DOTALL,
+)
+"""What no pod template of Kubernetes may hold; only the user's parts of it are not checked before."""
 _UNREACHABLE: Final = re.compile(r'failed calling webhook "(?P<name>[^"]*)"')
 
 
@@ -93,6 +99,10 @@ def _immutable(what: str, found: _Match) -> str:
     return f"{what}: {found['field']} cannot be changed on an existing object; delete the object, and it is made anew"
 
 
+def _untyped(what: str, found: _Match) -> str:
+    return f"{what}: spec.podTemplate{found['field']} is no part of a pod of Kubernetes: {found['why']}; correct it"
+
+
 _KINDS: Final[tuple[tuple[re.Pattern[str], Reason, Callable[[str, _Match], str]], ...]] = (
     (_WEBHOOK, write_reasons.DENIED_BY_POLICY, _webhook),
     (_POLICY, write_reasons.DENIED_BY_POLICY, _policy),
@@ -101,4 +111,5 @@ _KINDS: Final[tuple[tuple[re.Pattern[str], Reason, Callable[[str, _Match], str]]
     (_QUOTA, rollout_reasons.QUOTA_EXCEEDED, _quota),
     (_QUOTA_FIELDS, rollout_reasons.QUOTA_EXCEEDED, _quota_fields),
     (_IMMUTABLE, write_reasons.IMMUTABLE_FIELD, _immutable),
+    (_UNTYPED, reasons.REFUSED, _untyped),
 )

@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from pydantic import ValidationError
+
 from plimsoll.api import names
+from plimsoll.api.parse import InvalidServiceError, field_errors
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.drift import digest
 
@@ -81,7 +84,11 @@ def minimum_replicas(spec: VLLMServiceSpec) -> int:
 
 
 def read_request(obj: Mapping[str, Any]) -> Request:
-    """The request in a VLLMService object; pydantic's ValidationError when the spec is not one of ours."""
+    """The request in a VLLMService object.
+
+    Raises:
+        InvalidServiceError: a spec that is none of ours, which a CRD of another release let pass.
+    """
     meta = obj["metadata"]
     annotations = meta.get("annotations") or {}
     raw = obj.get("spec") or {}
@@ -92,13 +99,21 @@ def read_request(obj: Mapping[str, Any]) -> Request:
         name=meta["name"],
         uid=meta["uid"],
         generation=int(meta.get("generation", 0)),
-        spec=VLLMServiceSpec.model_validate(raw),
+        spec=_spec(raw),
         fingerprint=_fingerprint(planned, restart),
         restart=restart,
         accept_plan=annotations.get(names.ANNOTATION_ACCEPT_PLAN, ""),
         hold=annotations.get(names.ANNOTATION_HOLD, "").strip().lower(),
         planned=planned,
     )
+
+
+def _spec(raw: Mapping[str, Any]) -> VLLMServiceSpec:
+    try:
+        return VLLMServiceSpec.model_validate(raw)
+    except ValidationError as error:
+        found = field_errors(error, raw, VLLMServiceSpec)
+        raise InvalidServiceError([replace(each, path=f"spec.{each.path}".rstrip(".")) for each in found]) from None
 
 
 def _fingerprint(planned: Mapping[str, Any], restart: str) -> str:

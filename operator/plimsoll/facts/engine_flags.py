@@ -76,6 +76,27 @@ def find(name: str) -> Flag | None:
     return _by_name().get(_fold(name))
 
 
+@cache
+def spellings() -> tuple[str, ...]:
+    """Every name of every recorded release, with underscores and without the dashes before it."""
+    return tuple(_by_name())
+
+
+def removed(flag: Flag) -> bool:
+    """Whether the newest recorded release no longer has it."""
+    return len(releases()) - 1 not in flag.seen
+
+
+def last_seen(flag: Flag) -> str:
+    """The last recorded release that has it."""
+    return releases()[flag.seen[-1]]
+
+
+def successor(dest: str) -> str | None:
+    """What replaced a removed flag."""
+    return _SUCCESSORS.get(dest)
+
+
 def surely_knows(name: str, version: EngineVersion) -> bool:
     """Whether the release has the flag without a doubt: it was recorded with it, or both its neighbours were."""
     flag = find(name)

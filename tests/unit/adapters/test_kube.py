@@ -76,6 +76,14 @@ async def test_each_refusal_is_an_error_of_its_kind(status: int, error: type[Clu
     assert caught.value.status == status
 
 
+async def test_a_field_that_kubernetes_does_not_have_is_no_outage() -> None:
+    """The API server answers an apply of it with 500: to try again would be silent for ever."""
+    said = "failed to create typed patch object (ns/x; apps/v1, Kind=Deployment): .spec.paths: field not declared"
+    async with serving(answering(500, json.dumps({"message": said}))) as cluster:
+        with pytest.raises(InvalidError, match="field not declared"):
+            await cluster.apply(DEPLOYMENTS, MANIFEST, "plimsoll")
+
+
 async def test_the_servers_wish_to_wait_is_kept() -> None:
     async with serving(answering(429, "{}", Retry_After="7")) as cluster:
         with pytest.raises(UnreachableError) as caught:

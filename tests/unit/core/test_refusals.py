@@ -56,6 +56,17 @@ WHAT = "Deployment llm/svc"
             id="a policy",
         ),
         pytest.param(
+            "PATCH /apis/apps/v1/…: 500 failed to create typed patch object (llm/svc; apps/v1, Kind=Deployment): "
+            '.spec.template.spec.containers[name="proxy"].livenessProbe.httpGet.paths: field not declared in schema',
+            "Refused",
+            (
+                'spec.podTemplate.spec.containers[name="proxy"].livenessProbe.httpGet.paths',
+                "field not declared",
+                "correct",
+            ),
+            id="a field that pods do not have",
+        ),
+        pytest.param(
             '422 Deployment.apps "svc" is invalid: spec.selector: Invalid value: {"matchLabels":{"a":"b"}}: field is '
             "immutable",
             "ImmutableField",

@@ -1,0 +1,37 @@
+"""All rules over servers: findings, the worst first, and what could not be judged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from plimsoll.core.audit import command_line, hardware, probes, rollouts, security, settings, surroundings
+from plimsoll.core.audit.evidence import Evidence, Planner
+from plimsoll.core.audit.rule import RULES, Finding
+from plimsoll.core.workloads.server import Server
+
+__all__ = ["MODULES", "RULES", "Judgement", "judge"]
+
+MODULES = (command_line, hardware, probes, rollouts, security, settings, surroundings)
+"""Importing them registers their rules."""
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One server, what is wrong with it, and what is not known."""
+
+    server: Server
+    evidence: Evidence
+    findings: tuple[Finding, ...]
+    unknown: tuple[str, ...]
+
+
+def judge(server: Server, planner: Planner) -> Judgement:
+    """Ask every rule."""
+    evidence = Evidence(server, planner)
+    found = sorted(_findings(server, evidence), key=lambda each: -each.severity.rank)
+    return Judgement(server, evidence, tuple(found), tuple(evidence.unknown()))
+
+
+def _findings(server: Server, evidence: Evidence) -> Iterator[Finding]:
+    for rule in RULES.values():
+        for hit in rule.check(server, evidence):
+            yield Finding(rule, hit.severity or rule.severity, hit.message, hit.fix or rule.fix, hit.path)

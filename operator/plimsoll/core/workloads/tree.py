@@ -1,0 +1,66 @@
+"""Walking through objects whose shape nobody guarantees: what is not there, or is of another type, is absent."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+DEEPEST: Final = 40
+Tree = Mapping[str, Any]
+_NOTHING: Final[Tree] = {}
+
+
+def part(value: object, *keys: str) -> Tree:
+    """The mapping below some keys; empty when there is none."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value if isinstance(value, Mapping) else _NOTHING
+
+
+def at(value: object, *keys: str) -> Any:  # noqa: ANN401 - whatever the manifest holds
+    """What stands below some keys, or None."""
+    for key in keys:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def entries(value: object, *keys: str) -> list[Tree]:
+    """The mappings of the list below some keys."""
+    found = at(value, *keys)
+    return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
+
+
+def text(value: object, *keys: str) -> str | None:
+    """The text below some keys; numbers are given as text, since people forget quotes."""
+    found = at(value, *keys)
+    if isinstance(found, bool) or not isinstance(found, str | int | float):
+        return None
+    return str(found)
+
+
+def whole(value: object) -> int | None:
+    """A whole number, also where it is written as text."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int | float):
+        return int(value) if math.isfinite(value) else None
+    return int(value) if isinstance(value, str) and value.strip().isdigit() else None
+
+
+def seconds(probe: Tree, key: str, default: int) -> int:
+    """A field of a probe, or what Kubernetes takes."""
+    found = whole(probe.get(key))
+    return default if found is None else found
+
+
+def walk(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, Tree]]:
+    """Every mapping of a tree with its path, parents first."""
+    if depth > DEEPEST:
+        return
+    if isinstance(value, Mapping):
+        yield path, value
+        for key, child in value.items():
+            if isinstance(child, Mapping | list):
+                yield from walk(child, f"{path}.{key}" if path else str(key), depth + 1)
+    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        for index, child in enumerate(value):
+            yield from walk(child, f"{path}[{index}]", depth + 1)
