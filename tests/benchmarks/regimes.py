@@ -19,6 +19,7 @@ LARGE: Final = "rtxpro6000-qwen3-32b-tp2"
 CHAT: Final = Slo(2.0, 0.06, 0.00025)
 SLOW: Final = Slo(2.0, 0.15, 0.0005)
 HOUR: Final = 3600.0
+FIRST_SECONDS: Final = 600.0
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,16 @@ class Regime:
     tuned: bool = False
 
     def trial(self, router: str, requests: list[Request]) -> Trial:
-        """The regime with a router; its requests are read once and shared."""
+        """The regime with a router; its requests are read once and shared.
+
+        Everybody starts with what the first minutes need: a trace begins in the middle of a day, not with an empty
+        fleet, and in an hour one cold start would decide more than the policy does.
+        """
         settings = FleetSettings(cold_start_seconds=self.cold_start_seconds)
-        return Trial(requests, engine_model(self.engine), self.slo, Limits(1, 64), settings, router)
+        model, limits = engine_model(self.engine), Limits(1, 64)
+        begin = [request for request in requests if request.arrival_seconds < FIRST_SECONDS]
+        enough, _ = Trial(begin, model, self.slo, limits, settings, router).run("best-static:95")
+        return Trial(requests, model, self.slo, limits, settings, router, first_replicas=enough.most_replicas)
 
 
 def _file(name: str, start_hour: float = 0.0, hours: float = 24.0) -> Callable[[], list[Request]]:

@@ -23,7 +23,7 @@ from plimsoll.core.limits import limits
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.manifests.workload import workload_of
 from plimsoll.core.outlook import Scene
-from plimsoll.core.pods import PodState
+from plimsoll.core.pods import PodState, start_seconds
 from plimsoll.core.replica import capacity_of
 from plimsoll.core.request import Request
 from plimsoll.core.scale import DEFAULTS, Decision, History, Limits, State, Tuning, decide
@@ -212,7 +212,9 @@ class Scaler:
         """What demand and limits say of the count; demand is asked once for each look."""
         look = self.looks.look(fleet.key)
         view = look.view if look else _NOTHING_SEEN
-        scene = Scene(count, view, capacity_of(fleet.revision.plan, fleet.request.spec, view), bounds, self.tuning)
+        capacity, starts = capacity_of(fleet.revision.plan, fleet.request.spec, view), start_seconds(fleet.pods)
+        capacity = capacity if starts is None else replace(capacity, load_seconds=starts)
+        scene = Scene(count, view, capacity, bounds, self.tuning)
         if outside := bounds.applied_to(count):
             return outside, scene
         if count == 0 and fleet.auto:

@@ -14,6 +14,8 @@ BACKLOG_SECONDS: Final = 60.0
 """Requests that wait should be served within so long, once there are replicas for them."""
 QUEUE_SHARE: Final = 0.15
 """More waiting than so much of what runs is a queue, not a moment."""
+QUEUE_TIME_SHARE: Final = 0.5
+"""And only if it lasts more than so much of the TTFT target, by what arrives: behind short waits there is room."""
 MOST_BY_FLOW: Final = 1.5
 """A step that is taken on a queue alone: what has just begun to arrive is finished by nobody yet."""
 FILLED: Final = 0.85
@@ -128,16 +130,23 @@ def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Dem
     """
     running = view.total(Signal.RUNNING).value or 0.0
     waiting = (view.total(Signal.WAITING).value or 0.0) + held
-    arriving = 0.0
-    if waiting > QUEUE_SHARE * running:
-        arriving = view.total(Signal.REQUESTS).value or 0.0
+    arriving = view.total(Signal.REQUESTS).value or 0.0
+    if _is_queue(capacity, running, waiting, arriving):
         waiting += _until_served(view, capacity, arriving)
+    else:
+        arriving = 0.0
     at_once, backlog = arriving * capacity.request_seconds, waiting * capacity.backlog_share
     blocks = max(_used_blocks(view, capacity), at_once * capacity.request_blocks) + backlog * capacity.request_blocks
     sequences = (max(running, at_once) + backlog) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
     tokens = _prompt_tokens(view, capacity, arriving, waiting) / max(1, view.engines_per_pod)
     compute = tokens * capacity.prefill_seconds_per_token
     return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences, _by_flow(view, arriving))
+
+
+def _is_queue(capacity: ReplicaCapacity, running: float, waiting: float, arriving: float) -> bool:
+    """Whether requests wait for want of room and not just for the next step: a wait is waiting ÷ arriving (Little)."""
+    allowed_seconds = QUEUE_TIME_SHARE * (capacity.ttft_seconds or 0.0)
+    return waiting > QUEUE_SHARE * running and waiting > arriving * allowed_seconds
 
 
 def _by_flow(view: FleetView, arriving: float) -> float:

@@ -53,6 +53,8 @@ class PodState:
     """The scheduler's words when no node takes it."""
     serves: bool = True
     """False for a further node of a replica: its troubles count, it is no replica."""
+    ready_after_seconds: float | None = None
+    """Ready: from its creation until it became so, last."""
     obstacle: Obstacle | None = None
     ended: Ended | None = None
 
@@ -81,7 +83,16 @@ def pod_state(pod: Mapping[str, Any]) -> PodState | None:
         obstacle=_obstacle(meta, status, found) if phase == "failing" else None,
         ended=_ended(found) if phase == "failing" else None,
         serves=track == names.TRACK_MAIN,
+        ready_after_seconds=_ready_after(meta, status) if phase == "ready" else None,
     )
+
+
+def start_seconds(pods: Iterable[PodState]) -> float | None:
+    """How long a replica takes from its creation until it serves; None when none does.
+
+    The quickest tells: a pod that was unready meanwhile, or had to wait for its node, became ready later than it could.
+    """
+    return min((pod.ready_after_seconds for pod in pods if pod.ready_after_seconds is not None), default=None)
 
 
 def counts(pods: Iterable[PodState]) -> dict[Phase, int]:
@@ -181,6 +192,12 @@ def _ended(container: Mapping[str, Any]) -> Ended | None:
 def _started(container: Mapping[str, Any]) -> str | None:
     started: str | None = container.get("state", {}).get("running", {}).get("startedAt")
     return started
+
+
+def _ready_after(meta: Mapping[str, Any], status: Mapping[str, Any]) -> float | None:
+    made = _seconds(meta.get("creationTimestamp"))
+    ready = _seconds(_condition(status, "Ready").get("lastTransitionTime"))
+    return None if made is None or ready is None else max(0.0, ready - made)
 
 
 def _seconds(text: str | None) -> float | None:

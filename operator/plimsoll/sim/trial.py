@@ -38,6 +38,8 @@ class Trial:
     limits: Limits
     settings: FleetSettings
     router: str = "least-outstanding"
+    first_replicas: int | None = None
+    """What policies start with that do not know the trace; None: the fewest allowed, or one."""
     _needs: dict[float, Recorder] = field(default_factory=dict)
 
     def run(self, name: str) -> tuple[History, Figures]:
@@ -51,14 +53,15 @@ class Trial:
     def _policy(self, kind: str, knob: float | None) -> tuple[Policy, int]:
         """The policy, and the replicas it starts with."""
         least = min(self.limits.most, max(1, self.limits.least))
+        first = least if self.first_replicas is None else self.first_replicas
         if kind == OURS:
-            return Plimsoll(self.capacity, self.limits, _tuning(knob)), least
+            return Plimsoll(self.capacity, self.limits, _tuning(knob)), first
         if kind == CLAIRVOYANT:
             clairvoyant = self._clairvoyant(_tuning(knob))
             return clairvoyant, min(self.limits.most, max(least, clairvoyant.at(0.0)))
         row = POLICIES[kind]
         value = row.default if knob is None else knob
-        return row.make(value, self.model), min(self.limits.most, int(value)) if kind == "static" else least
+        return row.make(value, self.model), min(self.limits.most, int(value)) if kind == "static" else first
 
     @property
     def capacity(self) -> ReplicaCapacity:

@@ -52,6 +52,13 @@ def test_a_moments_wait_is_no_queue() -> None:
     assert found.by_blocks < 0.6
 
 
+@pytest.mark.parametrize(("waiting", "is_queue"), [(10, False), (12, True)])
+def test_a_queue_that_is_passed_within_half_the_ttft_target_is_none(waiting: int, is_queue: bool) -> None:
+    quick = replace(CAPACITY, ttft_seconds=2.0)
+    found = demand(fleet(loading=1, usage=0.1, running=5, waiting=waiting, requests=11, finished=11), quick)
+    assert (found.blocks > 11 * 6.0 * 50) is is_queue
+
+
 def test_until_a_replica_is_ordered_the_queue_is_taken_as_it_will_be_when_that_replica_serves() -> None:
     queue = {"usage": 1.0, "running": 20.0, "waiting": 20.0, "requests": 4.0, "finished": 3.0}
     assert CAPACITY.at_once == 17

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api import names
-from plimsoll.core.pods import PodState, counts, placed_words, pod_state
+from plimsoll.core.pods import PodState, counts, placed_words, pod_state, start_seconds
 
 
 def _pod(
@@ -144,6 +144,14 @@ def test_times_tell_how_long_a_phase_lasts() -> None:
     waited = _pod(None, {"PodScheduled": "True"})
     waited["status"]["conditions"][0]["lastTransitionTime"] = "2026-01-01T00:01:00Z"
     assert _state(waited).since_seconds == loading.since_seconds  # for a node, not for its container
+
+
+def test_the_quickest_pod_tells_how_long_a_start_takes() -> None:
+    serving = [_pod(RUNNING | {"ready": True, "started": True}, {"Ready": "True"}) for _ in range(2)]
+    for pod, at in zip(serving, ("2026-01-01T00:09:00Z", "2026-01-01T00:02:05Z"), strict=True):
+        pod["status"]["conditions"][0]["lastTransitionTime"] = at
+    assert start_seconds(_state(pod) for pod in (*serving, _pod(RUNNING))) == 125
+    assert start_seconds([_state(_pod(RUNNING))]) is None
 
 
 def test_a_pod_in_deletion_is_terminating_whatever_else_it_says() -> None:
