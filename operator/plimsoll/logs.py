@@ -59,7 +59,9 @@ class TextFormatter(logging.Formatter):
         service = getattr(record, "service", "")
         where = f" [{service}]" if service else ""
         clock = datetime.fromtimestamp(record.created, UTC).strftime("%H:%M:%S")
-        text = f"{clock} {record.levelname.lower()}{where} {record.getMessage()}"
+        # One record, one line: what the message quotes must not look like a record of ours.
+        said = " ".join(record.getMessage().split())
+        text = f"{clock} {record.levelname.lower()}{where} {said}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
 
 

@@ -113,6 +113,11 @@ class Settings:
 
 def _prometheus(read: "_Reader") -> PrometheusSettings:
     url = read.text("PROMETHEUS_URL", "").rstrip("/")
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise SettingsError(
+            f"{PREFIX}PROMETHEUS_URL: no user or password in it, since a URL is shown; "
+            f"set {PREFIX}PROMETHEUS_USERNAME_FILE and _PASSWORD_FILE"
+        )
     if url and not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", url):
         raise SettingsError(f"{PREFIX}PROMETHEUS_URL: {url!r} is not http(s)://HOST[:PORT][/PATH]")
     files = {name: read.text(f"PROMETHEUS_{name.upper()}", "") for name in _PROMETHEUS_FILES}

@@ -27,9 +27,17 @@ def test_labels_of_monitors() -> None:
     [
         ("OPTIONAL_KINDS", "PodMonitor,Gateway", "'Gateway' is not one of"),
         ("POD_MONITOR_LABELS", "release=prom", "JSON object"),
+        ("PROMETHEUS_URL", "https://prom.example.com?x", r"is not http\(s\)://HOST"),
+        ("PROMETHEUS_URL", "https://user:pa55@prom.example.com/x", "no user or password in it"),
         ("POD_MONITOR_LABELS", '{"Not/A/Key": "x"}', "'Not/A/Key' is not a name"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_is_allowed(name: str, value: str, says: str) -> None:
     with pytest.raises(SettingsError, match=f"PLIMSOLL_{name}: .*{says}"):
         Settings.from_env({f"PLIMSOLL_{name}": value})
+
+
+def test_a_password_in_a_url_is_not_repeated() -> None:
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_env({"PLIMSOLL_PROMETHEUS_URL": "https://user:pa55@prom.example.com"})
+    assert "pa55" not in str(caught.value)

@@ -190,10 +190,17 @@ POD_TEMPLATE_REFUSED: Final = Reason(
     "Take out what the message names, or use the field of the spec it points to; the owner's pod policy "
     "(docs/pods.md) can allow the rest.",
 )
+IMAGE_REFUSED: Final = Reason(
+    "ImageRefused",
+    _REFUSED,
+    "The engine's image is none of those that the operator's owner allows.",
+    "Set spec.engine.image to one that the message names, or ask the owner to add it to the pod policy (docs/pods.md).",
+)
 SOURCE_REFUSED: Final = Reason(
     "SourceRefused",
     _REFUSED,
-    "spec.model.source names a folder of the node or a Secret that the operator's owner has not allowed.",
+    "spec.model names a folder of the node, a Secret, a ConfigMap, a claim or an image that the operator's owner has "
+    "not allowed.",
     "Use another source, or ask the owner to add it to the pod policy (docs/pods.md).",
 )
 VOLUME_NOT_SHAREABLE: Final = Reason(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from plimsoll.cli.output import BAD_INPUT, NO, Output, complain, emit
+from plimsoll.cli.output import BAD_INPUT, NO, Output, complain, emit, say
 from plimsoll.cli.predict import Models
 from plimsoll.core.advice import changes
 from plimsoll.core.logs import GIB, EngineLog, read_log
@@ -49,7 +49,7 @@ def check_log(
     told = tell(log, file, gpu, model_config)
     if output is Output.TABLE:
         for line in _lines(told):
-            typer.echo(line)
+            say(line)
     else:
         emit(told, output)
     if log.failure:

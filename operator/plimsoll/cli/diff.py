@@ -9,7 +9,7 @@ import typer
 from plimsoll.cli.changes import ServiceDiff, compare
 from plimsoll.cli.diff_text import as_json, markdown, table
 from plimsoll.cli.inventory import InventoryOption, PriceOption, given_inventory, prices_of
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit, say
 from plimsoll.cli.planning import Batch, ModelConfigOption, Planned, given_config, plan_files
 
 NAMES_SHOWN: Final = 5
@@ -93,4 +93,4 @@ def _print(found: Sequence[ServiceDiff], output: Form) -> None:
         emit(as_json(found), Output(output))
         return
     lines = markdown(found) if output is Form.MARKDOWN else table(found)
-    typer.echo("\n".join(lines))
+    say("\n".join(lines))

@@ -10,7 +10,7 @@ from plimsoll.adapters.ports import Object
 from plimsoll.api.status import VLLMServiceStatus
 from plimsoll.cli.cluster import NameArgument, NamespaceOption, with_service
 from plimsoll.cli.live import explain_object, live_sections
-from plimsoll.cli.output import BAD_INPUT, Output, complain, emit
+from plimsoll.cli.output import BAD_INPUT, Output, complain, emit, say
 from plimsoll.cli.text import text_lines
 
 
@@ -34,9 +34,9 @@ def explain(
     if output is not Output.TABLE:
         emit(told, output)
         return
-    typer.echo(typer.style(f"{told['service']} ({told['model']}): ", bold=True) + told["said"])
+    say(typer.style(f"{told['service']} ({told['model']}): ", bold=True) + told["said"])
     for line in text_lines(live_sections(told)):
-        typer.echo(line)
+        say(line)
 
 
 async def _itself(_cluster: KubeCluster, service: Object) -> Object:

@@ -1,5 +1,6 @@
 """What every command has in common: how results are printed and what its exit code means."""
 
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -38,9 +39,18 @@ def one_or_list(values: Sequence[Any]) -> Any:  # noqa: ANN401 - any JSON value
     return values[0] if len(values) == 1 else list(values)
 
 
+_ORDERS: Final = re.compile(r"\x1b(?!\[[0-9;]*m)|[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f-\x9f]")
+"""What tells a terminal to do something, colours and line breaks apart."""
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print for a person. What a manifest, a cluster or a log holds must not steer the terminal."""
+    typer.echo(_ORDERS.sub("", text), err=err)
+
+
 def complain(message: str) -> None:
     """A message for the person, to stderr."""
-    typer.echo(message, err=True)
+    say(message, err=True)
 
 
 def write_file(option: str, path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from plimsoll.cli.hub import HubOption
 from plimsoll.cli.inventory import InventoryOption, PriceOption, given_inventory
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list, write_file
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list, say, write_file
 from plimsoll.cli.planning import ModelConfigOption, Planned, given_config, plan_files
 from plimsoll.cli.policy import PolicyOption, given_policy
 from plimsoll.cli.text import text_lines
@@ -70,7 +70,7 @@ def _print(results: Sequence[Mapping[str, Any]], output: Output) -> None:
             emit(one_or_list(results), output)
         return
     for result in results:
-        typer.echo("\n".join((*table(result), "")))
+        say("\n".join((*table(result), "")))
 
 
 def table(result: Mapping[str, Any]) -> Iterator[str]:

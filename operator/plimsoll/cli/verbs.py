@@ -15,7 +15,7 @@ from plimsoll.adapters.kube import KubeCluster
 from plimsoll.adapters.ports import SERVICES, Object
 from plimsoll.api import names, reasons
 from plimsoll.cli.cluster import NameArgument, NamespaceOption, with_service
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, Output, complain, emit, say
 
 _OFFERED: Final = re.compile(rf"{re.escape(names.ANNOTATION_ACCEPT_PLAN)}: (\S+)")
 _NOTHING_RUNS: Final = (reasons.NO_EXPERIMENT.name, reasons.DISABLED.name, reasons.NO_OBSERVATION.name)
@@ -177,7 +177,7 @@ def _tell(name: str, namespace: str, decide: Callable[[Object], Wish], output: O
         emit({**result, "message": wish.said}, output)
         return
     written = f"{wish.annotation} removed" if wish.value is None else f"{wish.annotation}: {wish.value}"
-    typer.echo(f"{service}: {wish.said} ({written}{', dry run: nothing changed' if dry_run else ''})")
+    say(f"{service}: {wish.said} ({written}{', dry run: nothing changed' if dry_run else ''})")
 
 
 def _condition(service: Object, kind: str) -> Mapping[str, Any]:

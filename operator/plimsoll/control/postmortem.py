@@ -8,9 +8,10 @@ from typing import Final
 
 from plimsoll.adapters.ports import Cluster, ClusterError, ForbiddenError, InvalidError, NotFoundError
 from plimsoll.core.causes import HOST_MEMORY, UNEXPLAINED
-from plimsoll.core.logs import EngineLog, Failure, read_log
+from plimsoll.core.logs import SAID_LIMIT, EngineLog, Failure, read_log
 from plimsoll.core.manifests.container import CONTAINER
 from plimsoll.core.pods import Ended, PodState
+from plimsoll.core.stable_text import stable
 
 log = logging.getLogger("plimsoll.postmortem")
 
@@ -78,4 +79,4 @@ class Postmortem:
 
 def _last_line(words: str) -> str:
     lines = [line for line in words.splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
+    return stable(lines[-1], SAID_LIMIT) if lines else ""

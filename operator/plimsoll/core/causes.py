@@ -1,6 +1,7 @@
 """Why engines fail: the words by which each cause is known, and what may be done about it without a human.
 
-The order decides: a log often names several, and the first row found is the root. Sources: refusals recorded from
+The order decides: a log often names several, and the first row found is the root. What stands between two words is
+bounded: whoever makes the log must not be able to hold up the operator. Sources: refusals recorded from
 vLLM 0.10 to 0.32, vLLM's, torch's, NCCL's and huggingface_hub's own messages.
 """
 
@@ -55,13 +56,13 @@ def _rows() -> Iterator[tuple[Reason, Remedy, str]]:
     )  # fmt: skip
     yield (
         reasons.NOT_ENOUGH_FREE_MEMORY, "wait",
-        rf"Free memory on device[^()]*\((?P<free_gib>{_GIB})/(?P<total_gib>{_GIB}) GiB\) on startup is less than "
-        rf"desired GPU memory utilization \((?P<utilisation>[\d.]+), (?P<requested_gib>{_GIB}) GiB\)",
+        rf"Free memory on device[^()]{{0,80}}\((?P<free_gib>{_GIB})/(?P<total_gib>{_GIB}) GiB\) on startup is "
+        rf"less than desired GPU memory utilization \((?P<utilisation>[\d.]+), (?P<requested_gib>{_GIB}) GiB\)",
     )  # fmt: skip
     yield reasons.NOT_ENOUGH_FREE_MEMORY, "wait", r"Error in memory profiling\. Initial free memory"
     yield engine.SHARED_MEMORY_TOO_SMALL, "human", (
-        r"(?:creating|attaching|extend|open).{0,40}shared memory.*(?:/dev/shm|No space left|\bshm\b)|"
-        r"insufficient shared memory|No space left on device.*(?:/dev/shm|shm)|(?:/dev/shm|shm_).*No space left on "
+        r"(?:creating|attaching|extend|open).{0,40}shared memory.{0,200}(?:/dev/shm|No space left|\bshm\b)|"
+        r"insufficient shared memory|No space left on device.{0,200}shm|shm.{0,200}No space left on "
         r"device|[Bb]us error"
     )  # fmt: skip
     yield (
@@ -123,8 +124,8 @@ def _rows() -> Iterator[tuple[Reason, Remedy, str]]:
         r"GPU is lost|fallen off the bus|CUDA error: (?:misaligned|hardware)|NVRM: Xid"
     )  # fmt: skip
     yield engine.NCCL_FAILED, "wait", (
-        r"NCCL (?:error|WARN .*(?:fail|[Ee]rror))|nccl(?:SystemError|UnhandledCudaError|InternalError|RemoteError|"
-        r"InvalidUsage)|DistBackendError|DistNetworkError|DistStoreError|Gloo connectFullMesh failed|"
+        r"NCCL (?:error|WARN .{0,300}(?:fail|[Ee]rror))|nccl(?:SystemError|UnhandledCudaError|InternalError|"
+        r"RemoteError|InvalidUsage)|DistBackendError|DistNetworkError|DistStoreError|Gloo connectFullMesh failed|"
         r"Timed out after \d+ seconds waiting for clients"
     )  # fmt: skip
     yield engine.MODEL_ACCESS_DENIED, "human", (
@@ -166,8 +167,8 @@ def _rows() -> Iterator[tuple[Reason, Remedy, str]]:
     )  # fmt: skip
     # What pydantic refuses: after the causes that it wraps.
     yield reasons.BAD_FLAG, "human", (
-        r"^\s*Input should be .*\[type=|^\s*Value error, .*\[type=value_error|GPU memory utilization must be less than|"
-        r"^\s*Unexpected keyword argument .*\[type="
+        r"^\s*Input should be .{0,300}\[type=|^\s*Value error, .{0,1000}\[type=value_error|"
+        r"GPU memory utilization must be less than|^\s*Unexpected keyword argument .{0,300}\[type="
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from plimsoll.core.causes import CAUSES, UNEXPLAINED, Cause
+from plimsoll.core.redaction import LEFT_OUT, redacted
 
 GIB: Final = 1 << 30
 LONGEST_LINE: Final = 16_384
@@ -44,7 +45,7 @@ _FIGURES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ("weights_bytes", re.compile(rf"(?:Model loading took|Loading model weights took) {_GIBIBYTES}")),
     ("available_kv_bytes", re.compile(rf"Available KV cache memory: {_GIBIBYTES}")),
     ("graph_bytes", re.compile(rf"Graph capturing finished in [\d.]+ secs?, took {_GIBIBYTES}")),
-    ("total_bytes", re.compile(rf"Free memory on device[^()]*\(-?[\d.]+/{_GIBIBYTES}\)")),
+    ("total_bytes", re.compile(rf"Free memory on device[^()]{{0,80}}\(-?[\d.]+/{_GIBIBYTES}\)")),
     ("total_bytes", re.compile(rf"GPU \d+ has a total capacity of {_GIBIBYTES}")),
     ("total_bytes", re.compile(rf"total_gpu_memory \({_GIBIBYTES}\)")),
     ("kv_tokens", re.compile(r"KV cache size: (?P<value>[\d,]+) tokens")),
@@ -52,7 +53,10 @@ _FIGURES: Final[tuple[tuple[str, re.Pattern[str]], ...]] = (
     ("block_size", re.compile(r"Setting attention block size to (?P<value>\d+) tokens")),
     ("max_concurrency", re.compile(r"Maximum concurrency for [\d,]+ tokens per request: (?P<value>[\d.,]+)x")),
     ("concurrency_tokens", re.compile(r"Maximum concurrency for (?P<value>[\d,]+) tokens per request")),
-    ("load_seconds", re.compile(r"(?:Model loading took|Loading model weights took) .* and (?P<value>[\d.]+) seconds")),
+    (
+        "load_seconds",
+        re.compile(r"(?:Model loading took|Loading model weights took) .{0,80} and (?P<value>[\d.]+) seconds"),
+    ),
     ("init_seconds", re.compile(r"init engine \(profile, create kv cache, warmup model\) took (?P<value>[\d.]+) s")),
 )
 # Workers report one after the other: the worst of them decides.
@@ -64,7 +68,7 @@ _WORST: Final[Mapping[str, Any]] = {
 }
 _VERSION: Final = re.compile(r"(?:\bversion|LLM engine \(v|vLLM API server version) ?v?(?P<value>\d+\.\d+(?:\.\w+)*)")
 _ARGUMENTS: Final = re.compile(r"non-default args: (?P<value>\{.*\})\s*$")
-_CONFIG: Final = re.compile(r"Initializing a V?\d? ?LLM engine .* with config: ")
+_CONFIG: Final = re.compile(r"Initializing a V?\d? ?LLM engine .{0,80} with config: ")
 _CONFIGURED: Final = re.compile(
     r"\b(tensor_parallel_size|pipeline_parallel_size|data_parallel_size|decode_context_parallel_size|max_seq_len|"
     r"quantization|kv_cache_dtype|enforce_eager|enable_prefix_caching|load_format)=([\w.]+)"
@@ -168,11 +172,17 @@ def _arguments(lines: Sequence[_Line]) -> Mapping[str, Any]:
             read = ast.literal_eval(match["value"])
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             break
-        return read if isinstance(read, dict) else {}
+        return {str(name): _shown(name, value) for name, value in read.items()} if isinstance(read, dict) else {}
     configured = next((line.said for line in lines if _CONFIG.search(line.said)), "")
     return {_RENAMED.get(name, name): _plain(text) for name, text in _CONFIGURED.findall(configured) if text != "None"}
 
 
+def _shown(name: object, value: Any) -> Any:  # noqa: ANN401 - any literal
+    """The value of an argument; that of a credential is nobody's to read here."""
+    return LEFT_OUT if name in _CREDENTIALS else value
+
+
+_CREDENTIALS: Final = frozenset({"api_key", "hf_token", "ssl_keyfile_password"})
 _RENAMED: Final = {"max_seq_len": "max_model_len"}
 _WORDS: Final = {"True": True, "False": False}
 
@@ -229,5 +239,5 @@ def _size_bytes(text: str) -> int:
 
 
 def _cut(said: str) -> str:
-    text = " ".join(said.split())
+    text = redacted(" ".join(said.split()))
     return text if len(text) <= SAID_LIMIT else f"{text[: SAID_LIMIT - 1]}…"

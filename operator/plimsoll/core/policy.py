@@ -18,6 +18,12 @@ from plimsoll.core.lifecycle.startup import BYTES_PER_SECOND
 
 DEFAULT_USER: Final = 2000
 """The user ``vllm`` of the vllm-openai image, in group 0 (vLLM's Dockerfile, since between 0.22 and 0.25)."""
+TOKEN_SECRETS: Final = (
+    "hf", "hf-*", "*-hf", "*-hf-*", "huggingface", "huggingface-*", "*-huggingface", "*-huggingface-*", "hub-token",
+)  # fmt: skip
+"""Names that Secrets with a hub token have, and others have not. Whoever may name a Secret as the token can read it in
+the pod, and ``NAME-token-…`` is what Secrets of service accounts are called.
+"""
 _SYSTEM: Final = "system-"
 
 Names = Annotated[tuple[str, ...], Field(strict=False)]
@@ -47,12 +53,16 @@ class Allowed(_Part):
     control_plane_nodes: bool = False
     node_names: bool = False
     secrets: Names = ()
-    token_secrets: Names = ("*",)
+    token_secrets: Names = TOKEN_SECRETS
     csi_drivers: Names = Field(default=(), alias="csiDrivers")
     priority_classes: Names = ("*",)
     runtime_classes: Names = ("*",)
     schedulers: Names = ("*",)
     env: Names = ()
+    annotations: Names = ()
+    images: Names = ("*",)
+    config_maps: Names = ("*",)
+    claims: Names = ("*",)
 
 
 class EngineUser(_Part):

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from plimsoll.api import reasons
 from plimsoll.api.units import duration_seconds, quantity_bytes
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.lifecycle.drain import Generation, drain
@@ -18,7 +17,7 @@ from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.result import Range, RefusedError
 from plimsoll.core.plan.serving import EngineService
 from plimsoll.core.plan.wish import Wish
-from plimsoll.core.podtemplate.check import source_refusals, template_refusals
+from plimsoll.core.podtemplate.check import refusals
 from plimsoll.core.podtemplate.words import plain
 from plimsoll.facts.engine_env import is_outside_arithmetic
 from plimsoll.facts.engine_flags import surely_knows
@@ -32,11 +31,7 @@ def check_pods(spec: VLLMServiceSpec, inventory: Inventory) -> None:
     Raises:
         RefusedError: with everything that is wrong, in the words of the contract.
     """
-    allowed = inventory.policy.allow
-    for reason, found in (
-        (reasons.SOURCE_REFUSED, [*source_refusals(spec.model.source, allowed)]),
-        (reasons.POD_TEMPLATE_REFUSED, template_refusals(spec, allowed)),
-    ):
+    for reason, found in refusals(spec, inventory.policy.allow):
         if found:
             raise RefusedError(reason.name, "; ".join(found))
 

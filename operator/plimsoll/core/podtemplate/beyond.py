@@ -12,6 +12,17 @@ from plimsoll.facts.engine_env import why_refused
 _HARMLESS: Final = {"serviceAccountName": "default", "schedulerName": "default-scheduler"}
 _CONTROL_PLANE: Final = ("node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master")
 _SEEKS: Final = ("In", "Exists", "Gt", "Lt")
+_POWERFUL: Final[Mapping[str, str]] = {
+    "cdi.k8s.io/": "it gives devices past the scheduler, GPUs of other pods among them",
+    "devices.nri.io": "it gives devices of the node",
+    "mounts.nri.io": "it mounts folders of the node",
+    "io.kubernetes.cri-o.": "it changes how the node runs the pod",
+    "io.katacontainers.": "it changes how the node runs the pod",
+    "k8s.v1.cni.cncf.io/": "it joins further networks",
+    "v1.multus-cni.io/": "it joins further networks",
+    "iam.amazonaws.com/": "it gives a cloud identity",
+    "aadpodidbinding": "it gives a cloud identity",
+}
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 
 
@@ -25,6 +36,7 @@ def beyond(template: Object, allowed: Allowed) -> Iterator[str]:
         yield from _rights(where, container, allowed)
         yield from _variables(where, container, allowed)
         yield from _host_ports(where, container, allowed)
+    yield from _annotated(template.get("metadata", {}), allowed)
     if not allowed.privileged:
         yield from _unconfined(template)
 
@@ -124,6 +136,15 @@ def _hosts(node: Any) -> Iterator[str]:  # noqa: ANN401 - the user's own JSON
             yield str(node["host"])
         for child in node.values():
             yield from _hosts(child)
+
+
+def _annotated(metadata: Object, allowed: Allowed) -> Iterator[str]:
+    """Keys by which a node or a cloud gives a pod more than its spec says."""
+    for kind in ("labels", "annotations"):
+        for key, value in metadata.get(kind, {}).items():
+            why = next((why for prefix, why in _POWERFUL.items() if key.startswith(prefix)), None)
+            if why and not listed(key, allowed.annotations):
+                yield owners(f"{AT}.metadata.{kind}[{key}]", value, f"other keys ({why})", "annotations")
 
 
 def _unconfined(template: Object) -> Iterator[str]:

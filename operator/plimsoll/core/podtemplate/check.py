@@ -4,10 +4,13 @@ import json
 from collections.abc import Iterator
 from typing import Any, Final
 
+from plimsoll.api import reasons
+from plimsoll.api.reason import Reason
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.api.weights import FromHub, SecretKey, WeightsSource
 from plimsoll.core.podtemplate.beyond import beyond
 from plimsoll.core.podtemplate.ours import ours
+from plimsoll.core.podtemplate.references import engine_refusals, source_references, template_references
 from plimsoll.core.podtemplate.volumes import volumes_and_secrets
 from plimsoll.core.podtemplate.words import AT, one_of, owners, plain
 from plimsoll.core.policy import Allowed, PodPolicy, PolicyError, below, listed, read_policy
@@ -15,6 +18,13 @@ from plimsoll.core.policy import Allowed, PodPolicy, PolicyError, below, listed,
 LARGEST_TEMPLATE: Final = 32_768
 """Bytes as JSON: the rendered template is kept in five revisions and in every ReplicaSet."""
 _SOURCE: Final = "spec.model.source"
+
+
+def refusals(spec: VLLMServiceSpec, allowed: Allowed) -> Iterator[tuple[Reason, list[str]]]:
+    """Everything that a service may not have, by the reason it is refused for."""
+    yield reasons.IMAGE_REFUSED, list(engine_refusals(spec, allowed))
+    yield reasons.SOURCE_REFUSED, [*source_refusals(spec.model.source, allowed), *source_references(spec, allowed)]
+    yield reasons.POD_TEMPLATE_REFUSED, template_refusals(spec, allowed)
 
 
 def source_refusals(source: WeightsSource | None, allowed: Allowed) -> Iterator[str]:
@@ -45,7 +55,7 @@ def template_refusals(spec: VLLMServiceSpec, allowed: Allowed) -> list[str]:
         return [f"{AT}: {size} bytes as JSON, at most {LARGEST_TEMPLATE} are kept; put long values into a ConfigMap"]
     token = token_of(spec.model.source)
     secrets = volumes_and_secrets(found, allowed, token.name if token else None)
-    return [*ours(found), *beyond(found, allowed), *secrets]
+    return [*ours(found), *beyond(found, allowed), *secrets, *template_references(found, allowed)]
 
 
 def owners_policy(document: Any) -> PodPolicy:  # noqa: ANN401 - parsed YAML

@@ -1,0 +1,288 @@
+"""Does the suite bite? Change one operator at a time, and see whether a test fails (docs/adr/0036).
+
+    python -m tools.mutants core/demand core/sizing      whole modules
+    python -m tools.mutants --goal 100 deciders          the list below
+    python -m tools.mutants --sample 40 core             at most 40 mutants of each module of the folder
+
+A module's tests are those that import it; a survivor is shown to those that import what imports it, too. Each mutant
+runs in a fork of this process, which has the libraries loaded and none of ``core``; nothing is written to disk.
+"""
+
+import argparse
+import ast
+import copy
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+PACKAGE: Final = ROOT / "operator" / "plimsoll"
+TESTS: Final = sorted(
+    path for room in ("unit", "property", "faults") for path in (ROOT / "tests" / room).rglob("test_*.py")
+)
+DECIDERS: Final = (
+    "demand", "sizing", "replica", "limits", "budget", "activation", "diagnose", "outlook", "conditions", "rollout",
+    "steps", "surge", "signals", "scale",
+)  # fmt: skip
+EQUIVALENT: Final = ROOT / "tools" / "equivalent_mutants.txt"
+LIBRARIES: Final = ("pytest", "hypothesis", "pydantic", "yaml", "plimsoll.api.status", "plimsoll.api.v1alpha1")
+LEAST_SECONDS: Final = 5.0
+
+_SWAPPED: Final[dict[type[ast.AST], type[Any]]] = {
+    ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+    ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In, ast.And: ast.Or, ast.Or: ast.And,
+    ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
+}  # fmt: skip
+_CALLS: Final = {"min": "max", "max": "min", "any": "all", "all": "any", "ceil": "floor", "floor": "ceil"}
+_UNTOUCHED: Final = (ast.Assert, ast.Raise, ast.JoinedStr, ast.arguments)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One change. ``name`` says where and what, as ``equivalent_mutants.txt`` lists those that change nothing."""
+
+    name: str
+    line: int
+    tree: ast.Module
+
+
+def mutants(source: str) -> Iterator[Mutant]:
+    """Every change of one operator, number, condition or aggregate within a function."""
+    tree = ast.parse(source)
+    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]:
+        for node in list(_touched(function.body)):
+            for what, change in _changes(node):
+                before = ast.unparse(node)
+                keep = copy.copy(node.__dict__)
+                change()
+                name = f"{function.name}: {before} -> {ast.unparse(node)}{what}"
+                yield Mutant(" ".join(name.split()), getattr(node, "lineno", 0), copy.deepcopy(tree))
+                node.__dict__.clear()
+                node.__dict__.update(keep)
+
+
+def _touched(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
+    """The nodes below, without those whose change nobody should have to notice: texts, defaults, annotations."""
+    for node in nodes:
+        if isinstance(node, _UNTOUCHED):
+            continue
+        yield node
+        left_out = {"annotation", "returns", "decorator_list"}
+        children = [child for name, child in ast.iter_fields(node) if name not in left_out]
+        flat = [each for child in children for each in (child if isinstance(child, list) else [child])]
+        inner = [each for each in flat if isinstance(each, ast.AST) and not isinstance(each, ast.FunctionDef)]
+        yield from _touched(inner)
+
+
+def _changes(node: ast.AST) -> Iterator[tuple[str, Callable[[], None]]]:
+    """What may be changed about one node, and how: by ``setattr``, so that it can be taken back."""
+    for what, field, value in (*_operators(node), *_values(node), *_conditions(node)):
+        yield what, lambda field=field, value=value: setattr(node, field, value)  # type: ignore[misc]
+
+
+def _operators(node: ast.AST) -> Iterator[tuple[str, str, object]]:
+    match node:
+        case ast.Compare(ops=ops):
+            for at, op in enumerate(ops):
+                yield "", "ops", [*ops[:at], _SWAPPED[type(op)](), *ops[at + 1 :]]
+        case ast.BoolOp(op=op) | ast.BinOp(op=op) | ast.AugAssign(op=op) if type(op) in _SWAPPED:
+            yield "", "op", _SWAPPED[type(op)]()
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield "", "operand", ast.UnaryOp(ast.Not(), operand)
+
+
+def _values(node: ast.AST) -> Iterator[tuple[str, str, object]]:
+    match node:
+        case ast.Constant(value=bool() as value):
+            yield "", "value", not value
+        case ast.Constant(value=int() | float() as value):
+            yield "", "value", value + 1
+        case ast.Call(func=ast.Name(id=name)) if name in _CALLS:
+            yield "", "func", ast.Name(_CALLS[name], ast.Load())
+        case ast.Call(func=ast.Attribute(attr=name) as func) if name in _CALLS:
+            yield "", "func", ast.Attribute(func.value, _CALLS[name], ast.Load())
+
+
+def _conditions(node: ast.AST) -> Iterator[tuple[str, str, object]]:
+    match node:
+        case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) if not isinstance(test, ast.Compare):
+            yield " (condition)", "test", ast.UnaryOp(ast.Not(), test)
+        case ast.comprehension(ifs=[_, *rest]):
+            yield " (filter)", "ifs", rest
+
+
+class _Loader(importlib.abc.SourceLoader):
+    """Serves the changed tree in place of the module's file."""
+
+    def __init__(self, path: Path, tree: ast.Module) -> None:
+        self._path, self._tree = path, tree
+
+    def get_filename(self, fullname: str) -> str:
+        del fullname
+        return str(self._path)
+
+    def get_data(self, path: str | bytes) -> bytes:
+        return Path(os.fsdecode(path)).read_bytes()
+
+    def get_code(self, fullname: str) -> Any:  # noqa: ANN401 - code
+        del fullname
+        return compile(ast.fix_missing_locations(self._tree), str(self._path), "exec")
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, module: str, loader: _Loader) -> None:
+        self._module, self._loader = module, loader
+
+    def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
+        if fullname != self._module:
+            return None
+        return importlib.machinery.ModuleSpec(fullname, self._loader, origin=self._loader.get_filename(fullname))
+
+
+def run(tests: Sequence[Path], module: str, path: Path, tree: ast.Module | None, seconds: float) -> bool:
+    """Whether the tests pass, in a fork, with the module changed to ``tree``; too slow is not passed."""
+    pid = os.fork()
+    if pid == 0:
+        _child(tests, module, path, tree)
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status) == 0
+        time.sleep(0.02)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return False
+
+
+def _child(tests: Sequence[Path], module: str, path: Path, tree: ast.Module | None) -> None:
+    silent = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silent, 1)
+    os.dup2(silent, 2)
+    code: int = 1
+    try:
+        if tree is not None:
+            sys.meta_path.insert(0, _Finder(module, _Loader(path, tree)))
+        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
+        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the libraries are loaded already
+        code = int(importlib.import_module("pytest").main([*options, *map(str, tests)]))
+    finally:
+        os._exit(code)
+
+
+def importers(module: str, paths: Sequence[Path]) -> list[Path]:
+    """The files that import a module by its name."""
+    package, _, name = module.rpartition(".")
+    said = re.compile(rf"{re.escape(module)}\b|from {re.escape(package)} import [^\n]*\b{name}\b")
+    return [path for path in paths if said.search(path.read_text(encoding="utf-8"))]
+
+
+def _module(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+def _indirect(module: str) -> list[Path]:
+    """Tests of what imports the module, and of what imports that."""
+    known, level = {module}, [module]
+    for _ in range(2):
+        sources = [path for each in level for path in importers(each, sorted(PACKAGE.rglob("*.py")))]
+        level = sorted({_module(path) for path in sources} - known)
+        known |= set(level)
+    return sorted({test for each in known for test in importers(each, TESTS)})
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of a module's mutants."""
+
+    module: str
+    tried: int
+    survivors: tuple[Mutant, ...]
+
+    @property
+    def share(self) -> float:
+        """Of the mutants that were killed."""
+        return 1 - len(self.survivors) / self.tried if self.tried else 1.0
+
+
+def examine(path: Path, sample: int, seed: int) -> Found:
+    """Try the module's mutants, at most ``sample`` of them (0: all)."""
+    module, known = _module(path), _equivalent(path)
+    found = [mutant for mutant in mutants(path.read_text(encoding="utf-8")) if mutant.name not in known]
+    if sample and len(found) > sample:
+        found = Random(seed).sample(found, sample)  # noqa: S311 - the same sample for the same seed
+    alive = found
+    for tests in _stages(module):
+        alive = _survivors(tests, module, path, alive) if alive and tests else alive
+    return Found(module, len(found), tuple(alive))
+
+
+def _stages(module: str) -> Iterator[list[Path]]:
+    """Tests from the nearest to the farthest: most mutants end at the first."""
+    direct, own = importers(module, TESTS), f"test_{module.rpartition('.')[2]}"
+    nearest = [test for test in direct if test.stem == own]
+    yield nearest
+    yield [test for test in direct if test not in nearest]
+    yield [test for test in _indirect(module) if test not in direct]
+
+
+def _survivors(tests: Sequence[Path], module: str, path: Path, found: Sequence[Mutant]) -> list[Mutant]:
+    started = time.monotonic()
+    if found and not run(tests, module, path, None, 600):
+        raise SystemExit(f"{module}: its tests fail as it is: {' '.join(str(t.relative_to(ROOT)) for t in tests)}")
+    seconds = LEAST_SECONDS + 3 * (time.monotonic() - started)
+    return [mutant for mutant in found if run(tests, module, path, mutant.tree, seconds)]
+
+
+def _equivalent(path: Path) -> set[str]:
+    """Names of the module's mutants that change nothing anybody could see, with the reason beside each."""
+    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines() if EQUIVALENT.exists() else []
+    here = f"{path.relative_to(PACKAGE).with_suffix('')}: "
+    return {line.removeprefix(here).partition("  # ")[0] for line in lines if line.startswith(here)}
+
+
+def _paths(wanted: Sequence[str]) -> list[Path]:
+    names = [name for each in wanted for name in ([f"core/{d}" for d in DECIDERS] if each == "deciders" else [each])]
+    found = []
+    for name in names:
+        path = PACKAGE / name
+        found += sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
+    return [path for path in found if path.name != "__init__.py"]
+
+
+def main() -> int:
+    """Exit code 1 when a module's share is below the goal."""
+    parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("modules", nargs="*", default=["deciders"])
+    parser.add_argument("--sample", type=int, default=0, help="at most so many mutants a module; 0: all")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--goal", type=float, default=85.0, help="percent killed of each module")
+    options = parser.parse_args()
+    for name in LIBRARIES:
+        importlib.import_module(name)
+    results = []
+    print(f"{'module':44}{'mutants':>9}{'killed':>9}{'share':>9}", flush=True)
+    for path in _paths(options.modules):
+        found = examine(path, options.sample, options.seed)
+        results.append(found)
+        killed = found.tried - len(found.survivors)
+        print(f"{found.module:44}{found.tried:>9}{killed:>9}{found.share:>9.0%}", flush=True)
+        for mutant in found.survivors:
+            print(f"    lives: line {mutant.line}: {mutant.name}", flush=True)
+    tried, alive = sum(f.tried for f in results), sum(len(f.survivors) for f in results)
+    print(f"{'all':44}{tried:>9}{tried - alive:>9}{1 - alive / max(1, tried):>9.0%}")
+    return 1 if any(100 * found.share < options.goal for found in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
