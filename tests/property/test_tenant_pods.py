@@ -16,6 +16,7 @@ from plimsoll.core.manifests.pod import PodRequest, pod_template
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
+from tests.property.amount import examples
 
 MODEL: Final = "Qwen/Qwen3-8B"
 SECRET: Final = {"name": "db", "key": "password"}
@@ -53,11 +54,11 @@ PARTS: Final[tuple[dict[str, Any], ...]] = (
     {"initContainers": [{**SIDE, "envFrom": [{"secretRef": {"name": "db"}}]}]},
     {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}, {"securityContext": {"runAsUser": 1000}},
 )  # fmt: skip
-ANNOTATIONS: Final = (
+ANNOTATIONS: Final[tuple[dict[str, str], ...]] = (
     {}, {"team": "a"}, {"cdi.k8s.io/gpu": "nvidia.com/gpu=all"}, {"k8s.v1.cni.cncf.io/networks": "admin"},
     {"container.apparmor.security.beta.kubernetes.io/vllm": "unconfined"},
 )  # fmt: skip
-SOURCES: Final = (
+SOURCES: Final[tuple[dict[str, Any] | None, ...]] = (
     None, {"hub": {}}, {"hub": {"tokenSecret": {"name": "hf-token"}}}, {"hub": {"tokenSecret": {"name": "db"}}},
     {"hostPath": {"path": "/etc"}}, {"pvc": {"claimName": "models"}}, {"image": {"reference": "weights:1"}},
 )  # fmt: skip
@@ -111,15 +112,13 @@ def _together(parts: list[dict[str, Any]]) -> dict[str, Any]:
     spec: dict[str, Any] = {}
     for part in parts:
         for key, value in part.items():
-            known = spec.get(key)
-            if isinstance(value, list) and known:
-                names = {each.get("name") for each in known}
-                value = [*known, *(each for each in value if each.get("name") not in names)]
-            spec[key] = value
+            known = spec.get(key) if isinstance(value, list) else None
+            names = {each.get("name") for each in known or ()}
+            spec[key] = [*known, *(each for each in value if each.get("name") not in names)] if known else value
     return spec
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(
     parts=st.lists(st.sampled_from(PARTS), max_size=3),
     annotations=st.sampled_from(ANNOTATIONS),
