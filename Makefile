@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Files run side by side: the real-API ones mostly wait, each for a control plane of its own.
 TEST_WORKERS ?= 4
 
-.PHONY: help setup check generate kustomize test test-node e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
+.PHONY: help setup check generate kustomize test faults test-node e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -30,6 +30,9 @@ test: setup ## the whole suite: unit, property, faults, real control plane
 	@$(PY) -m e2e.controlplane helm
 	@verbs=$$(mktemp -d) && trap 'rm -rf "$$verbs"' EXIT && export PLIMSOLL_E2E_VERBS=$$verbs && \
 		$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile && { $(PY) -m e2e.verbs $$verbs || echo 'LOOK: rights granted and rights used differ, as listed above'; }
+
+faults: setup ## the whole fault rig, and a table of results (CAMPAIGNS='crash watch' for some; about half an hour)
+	@$(PY) -m tests.faults $(CAMPAIGNS)
 
 test-node: setup ## the suite that needs a real kubelet: containerd and runc in namespaces of their own (root, Linux)
 	@$(PY) -m e2e.node

@@ -14,6 +14,7 @@ COMMANDS: Final = {
     "explain": "plimsoll.cli.explain:explain",
     "simulate": "plimsoll.cli.simulate:simulate",
     "audit": "plimsoll.cli.audit:audit",
+    "import": "plimsoll.cli.adopt:import_",
     "check-log": "plimsoll.cli.check_log:check_log",
     "hold": "plimsoll.cli.verbs:hold",
     "accept": "plimsoll.cli.verbs:accept",
@@ -31,6 +32,7 @@ Start here:
 
 \b
   plimsoll audit k8s/                      what is wrong with the vLLM manifests you have
+  plimsoll import k8s/                     the VLLMService that would replace each of them
   plimsoll plan service.yaml               GPUs, flags and the arithmetic behind them
   plimsoll plan deploy/ --html plans.html  the same with pictures, for who signs for the GPUs
   plimsoll diff old.yaml new.yaml          what a change costs, and which pods restart

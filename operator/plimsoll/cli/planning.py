@@ -123,6 +123,17 @@ def _unusable(path: Path, why: str) -> typer.Exit:
     return typer.Exit(BAD_INPUT)
 
 
+def plan_manifest(
+    manifest: Mapping[str, Any],
+    given: ModelConfig | None,
+    claims: Mapping[tuple[str, str], tuple[str, ...]],
+    *,
+    hub: bool = False,
+) -> Planned:
+    """Plan one service that no file holds."""
+    return _planned(Document("", manifest), Sources(given, {}, hub, claims), _NOTHING_KNOWN)
+
+
 def _planned(document: Document, sources: Sources, inventory: Inventory) -> Planned:
     service = parse_service(document.manifest)
     namespace, spec = service.metadata.namespace or "default", service.spec
