@@ -1,0 +1,70 @@
+"""``make faults``: every campaign whole, and a table of what came of it. Arguments: names (or parts) of campaigns."""
+
+import os
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.faults import rig
+from tests.faults.rig.campaign import CAMPAIGNS, run
+from tests.faults.rig.run import Verdict
+from tests.faults.rig.scenario import SCENARIOS
+from tests.faults.world.pace import virtual_minutes_per_second
+
+SHOWN = 3
+
+
+@dataclass
+class Row:
+    """What came of one class of faults."""
+
+    name: str
+    cases: int = 0
+    converged: int = 0
+    extra_writes: int = 0
+    late_seconds: float = 0.0
+
+    def add(self, verdict: Verdict) -> None:
+        """Count one case."""
+        self.cases += 1
+        self.converged += not verdict.wrong
+        self.extra_writes = max(self.extra_writes, verdict.extra_writes)
+        self.late_seconds = max(self.late_seconds, verdict.late_seconds)
+
+
+def main(arguments: list[str]) -> int:
+    """1 when a case did not converge."""
+    rig.load()
+    console = Console()
+    at_once = int(os.environ.get("FAULTS_AT_ONCE", min(2, os.cpu_count() or 1)))
+    console.print(f"{virtual_minutes_per_second():.0f} virtual minutes a second (one service, idle, with Prometheus)")
+    chosen = [c for name, c in CAMPAIGNS.items() if not arguments or any(part in name for part in arguments)]
+    rows = {campaign.name: Row(campaign.name) for campaign in chosen}
+    for scenario in SCENARIOS.values():
+        began, failed = time.monotonic(), []
+        for name, verdict in run(scenario, chosen, at_once, whole=True):
+            rows[name].add(verdict)
+            failed += [verdict] if verdict.wrong else []
+        console.print(f"{scenario.name}: {len(failed)} failed, {time.monotonic() - began:.0f} s")
+        for verdict in failed[:SHOWN]:
+            console.print(
+                f"  {verdict.case}", *(f"    {line[:500]}" for line in verdict.wrong[:4]), sep="\n", markup=False
+            )
+    console.print(_table(rows.values()))
+    return 0 if all(row.cases == row.converged for row in rows.values()) else 1
+
+
+def _table(rows: Iterable[Row]) -> Table:
+    table = Table("class", "cases", "converged", "worst extra writes", "worst recovery")
+    for row in rows:
+        share = f"{row.converged} ({row.converged / max(1, row.cases):.1%})"
+        table.add_row(row.name, str(row.cases), share, str(row.extra_writes), f"{row.late_seconds:.0f} s")
+    return table
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,53 @@
+"""Campaigns: one class of faults each, over every scenario. ``make test`` runs a fixed part, ``make faults`` all."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from tests.faults.rig.run import Disturbance, Outcome, Verdict, judge, play, prepared
+from tests.faults.rig.scenario import SCENARIOS, Scenario
+from tests.faults.rig.snapshot import each_in_a_copy
+
+Disturbances = Callable[[Outcome], Iterable[Disturbance]]
+"""What is to go wrong with a scenario, given how it goes undisturbed."""
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """A class of faults. ``sample``: of how many cases ``make test`` runs one."""
+
+    name: str
+    disturbances: Disturbances
+    sample: int
+    concerns: Callable[[Scenario], bool] = lambda _: True
+
+    def cases(self, scenario: Scenario, calm: Outcome) -> list[Disturbance]:
+        """All cases of a scenario, in a fixed order."""
+        return [*self.disturbances(calm)] if self.concerns(scenario) else []
+
+
+CAMPAIGNS: Final[dict[str, Campaign]] = {}
+
+
+def campaign(found: Campaign) -> Campaign:
+    """Register a campaign."""
+    assert found.name not in CAMPAIGNS
+    CAMPAIGNS[found.name] = found
+    return found
+
+
+def run(scenario: Scenario, chosen: Iterable[Campaign], at_once: int, *, whole: bool) -> Iterator[tuple[str, Verdict]]:
+    """The cases of some campaigns on one scenario, or the sample of them: campaign and verdict."""
+    with prepared(scenario) as world:
+        [calm] = each_in_a_copy([lambda: play(world, scenario)])
+        cases = [(each.name, case) for each in chosen for case in _chosen(each, scenario, calm, whole=whole)]
+        judging = [partial(judge, world, scenario, case, calm) for _, case in cases]
+        yield from zip((name for name, _ in cases), each_in_a_copy(judging, at_once), strict=True)
+
+
+def _chosen(found: Campaign, scenario: Scenario, calm: Outcome, *, whole: bool) -> list[Disturbance]:
+    """All cases, or every ``sample``-th, beginning elsewhere in each scenario."""
+    cases = found.cases(scenario, calm)
+    first = 7 * [*SCENARIOS].index(scenario.name) % found.sample
+    return cases if whole else cases[first :: found.sample]

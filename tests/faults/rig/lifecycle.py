@@ -1,0 +1,207 @@
+"""Scenarios of a service's life: made, changed, scaled, handed over, repaired, deleted."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from plimsoll.adapters.ports import CONFIG_MAPS, DEPLOYMENTS, SERVICES
+from plimsoll.api import names
+from plimsoll.core.plan.model import bundled_config
+from tests.faults.rig.scenario import Scenario, scenario
+from tests.faults.world.engines import Offered
+from tests.faults.world.world import NAMESPACE, USER, World, service
+
+NAME = "qwen"
+
+
+def nothing(_: World) -> None:
+    """There is nothing yet."""
+
+
+def running(**spec: Any) -> Any:
+    """A service that is ready, and looked at once by whoever samples."""
+
+    def prepare(world: World) -> None:
+        world.apply(service(NAME, **spec))
+        world.until(lambda: world.is_ready(NAME), what="ready")
+        world.run(30)
+
+    return prepare
+
+
+def apply(**spec: Any) -> Any:
+    """The spec, as it is applied then."""
+    return lambda world: world.apply(service(NAME, **spec))
+
+
+def ready(world: World) -> bool:
+    """The service is as its present spec says."""
+    return world.is_ready(NAME)
+
+
+def replicas(count: int) -> Any:
+    """So many pods, all of them ready."""
+
+    def holds(world: World) -> Any:
+        found = world.find(DEPLOYMENTS, NAME) or {"metadata": {}, "spec": {}}
+        status = found.get("status") or {}
+        figures = ("replicas", "updatedReplicas", "readyReplicas")
+        seen = status.get("observedGeneration") == found["metadata"].get("generation")
+        return seen and {status.get(each) for each in figures} == {count} and world.is_ready(NAME)
+
+    return holds
+
+
+def offered(requests_per_second: float) -> Any:
+    """Traffic of the service from now on."""
+
+    def act(world: World) -> None:
+        world.ward.offered[NAMESPACE, NAME] = Offered(requests_per_second)
+
+    return act
+
+
+def _image(world: World) -> str:
+    return str(world.must(DEPLOYMENTS, NAME)["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+def _edit_image(world: World) -> None:
+    containers = world.must(DEPLOYMENTS, NAME)["spec"]["template"]["spec"]["containers"]
+    edited = [{**containers[0], "image": "somebody/else:1"}]
+    world.edit(DEPLOYMENTS, NAME, {"spec": {"template": {"spec": {"containers": edited}}}})
+
+
+def _gone(world: World) -> bool:
+    return world.find(DEPLOYMENTS, NAME) is None and not world.pods() and world.find(SERVICES, NAME) is None
+
+
+def _foreign(world: World) -> None:
+    """A Deployment of somebody else's, with our service's name."""
+    template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "x", "image": "x:1"}]}}
+    spec = {"selector": {"matchLabels": {"app": "x"}}, "template": template}
+    world.api.create(DEPLOYMENTS, {"metadata": {"name": NAME, "namespace": NAMESPACE}, "spec": spec}, USER)
+    world.run(60)
+
+
+def _refused(world: World) -> bool:
+    return world.condition(NAME, names.STALLED).get("reason") == "NameConflict"
+
+
+def _second_operator(world: World) -> None:
+    running()(world)
+    world.start_operator("second")
+    world.run(30)
+
+
+def _end_the_leader(world: World) -> None:
+    world.apply(service(NAME, contextTokens=16384))
+    next(process for process in world.alive if process.leads).terminate()
+
+
+def _restart(world: World) -> None:
+    world.edit(SERVICES, NAME, {"metadata": {"annotations": {names.ANNOTATION_RESTART: "once"}}}, by="kubectl-annotate")
+
+
+def _restarted(world: World) -> Any:
+    template = world.must(DEPLOYMENTS, NAME)["spec"]["template"]["metadata"]["annotations"]
+    return template.get(names.ANNOTATION_RESTART) == "once" and replicas(1)(world)
+
+
+def told(count: int) -> Any:
+    """So many pods ready, and the status says so: of mere figures it does once a minute."""
+    ready_pods = replicas(count)
+    return lambda world: ready_pods(world) and world.must(SERVICES, NAME)["status"]["readyReplicas"] == count
+
+
+def _busy(world: World) -> None:
+    """Three replicas by demand, for longer than any window looks back."""
+    running()(world)
+    offered(30.0)(world)
+    world.run(300)
+
+
+MODEL: Final = {"id": "Qwen/Qwen3-8B", "configRef": {"name": "house"}}
+
+
+def _configured(world: World, model: str) -> None:
+    """The ConfigMap with the model's configuration."""
+    found = bundled_config(model)
+    assert found is not None
+    data = {"config.json": json.dumps(found.config)}
+    world.api.apply(CONFIG_MAPS, {"metadata": {"name": "house", "namespace": NAMESPACE}, "data": data}, USER)
+
+
+def _with_another_plan(world: World) -> None:
+    """A service that runs, and whose model's configuration has changed since."""
+    _configured(world, "Qwen/Qwen3.5-9B")
+    running(model=MODEL)(world)
+    _configured(world, "Qwen/Qwen3-8B")
+    world.until(lambda: _update(world).get("status") == "True", what="another plan is known")
+    world.run(5)
+
+
+def _update(world: World) -> Mapping[str, Any]:
+    return world.condition(NAME, names.PLAN_UPDATE_AVAILABLE)
+
+
+def _accept(world: World) -> None:
+    revision = _update(world)["message"].rpartition(f"{names.ANNOTATION_ACCEPT_PLAN}: ")[2].split()[0].rstrip(".;,)")
+    world.edit(
+        SERVICES, NAME, {"metadata": {"annotations": {names.ANNOTATION_ACCEPT_PLAN: revision}}}, by="kubectl-annotate"
+    )
+
+
+def _accepted(world: World) -> Any:
+    return _update(world).get("status") == "False" and replicas(1)(world)
+
+
+CREATE = scenario(Scenario("create", nothing, apply(), ready))
+SPEC_CHANGE = scenario(
+    Scenario("spec change without a roll-out", running(), apply(scaling={"mode": "Auto", "maxReplicas": 3}), ready)
+)
+ROLL_OUT = scenario(Scenario("roll-out", running(), apply(contextTokens=16384), replicas(1)))
+ROLL_OUT_OF_TWO = scenario(
+    Scenario(
+        "roll-out without a spare GPU",
+        running(scaling={"mode": "Fixed"}, replicas=2),
+        apply(scaling={"mode": "Fixed"}, replicas=2, contextTokens=16384),
+        replicas(2),
+        make=lambda: World(nodes=(("NVIDIA-L40S", 2),)),
+    )
+)
+SCALE_UP = scenario(Scenario("scale up with demand", running(), offered(30.0), told(3), quiet_seconds=90.0))
+SCALE_DOWN = scenario(
+    Scenario("scale down with demand", _busy, offered(0.0), told(1), within_seconds=2400.0, quiet_seconds=90.0)
+)
+PLAN_CHANGE = scenario(Scenario("plan change accepted", _with_another_plan, _accept, _accepted))
+FIXED_UP = scenario(
+    Scenario(
+        "scale up by hand",
+        running(scaling={"mode": "Fixed"}, replicas=1),
+        lambda world: world.api.scale(SERVICES, NAMESPACE, NAME, 3, USER),
+        replicas(3),
+    )
+)
+FIXED_DOWN = scenario(
+    Scenario(
+        "scale down by hand",
+        running(scaling={"mode": "Fixed"}, replicas=3),
+        lambda world: world.api.scale(SERVICES, NAMESPACE, NAME, 1, USER),
+        replicas(1),
+    )
+)
+HAND_OVER = scenario(
+    Scenario("mode hand-over", running(), apply(scaling={"mode": "External"}, replicas=2), replicas(2))
+)
+DRIFT = scenario(
+    Scenario(
+        "drift repair",
+        running(),
+        _edit_image,
+        lambda world: _image(world).startswith("vllm/") and replicas(1)(world),
+    )
+)
+DELETE = scenario(Scenario("deletion", running(), lambda world: world.delete(SERVICES, NAME), _gone))
+ADOPTION = scenario(Scenario("adoption refused", _foreign, apply(), _refused))
+RESTART = scenario(Scenario("restart", running(), _restart, _restarted))
+LEASE = scenario(Scenario("lease hand-over", _second_operator, _end_the_leader, replicas(1)))

@@ -1,0 +1,320 @@
+"""One process' way to the API server: the Cluster port, with latency, and with whatever goes wrong on the way.
+
+Every call passes ``Interference``: it may be refused, lost on its way back, held up, or be the last thing the process
+does. Replies reach a process only while it runs.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, Protocol, TypeVar
+
+from plimsoll.adapters.ports import LEASES, PODS, SERVICES, Change, ClusterError, Kind, Object, UnreachableError
+from tests.faults.world.api import Api, matcher
+from tests.faults.world.kinds import UnfaithfulError, traits
+from tests.faults.world.store import Event
+from tests.faults.world.virtual_time import Agenda, ProcessLoop
+
+LATENCY_SECONDS: Final = 0.004
+WATCH_LATENCY_SECONDS: Final = 0.010
+WATCH_SECONDS: Final = 240.0
+TIMEOUT_SECONDS: Final = 15.0
+MANAGER: Final = "python"
+"""Field manager of what is not applied: Events and Leases."""
+
+Answer = TypeVar("Answer")
+Verb = Literal["get", "list", "watch", "apply", "delete", "create", "replace", "log"]
+WRITES: Final = ("apply", "delete", "create", "replace")
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request as it is about to be sent."""
+
+    verb: Verb
+    kind: Kind
+    namespace: str | None
+    name: str
+    subresource: str
+    body: Mapping[str, Any] | None
+    at_seconds: float
+
+    @property
+    def is_write(self) -> bool:
+        """It may change something."""
+        return self.verb in WRITES
+
+    def __str__(self) -> str:
+        door = f"/{self.subresource}" if self.subresource else ""
+        return f"{self.verb} {self.kind.kind}{door} {self.namespace or '*'}/{self.name or '*'}"
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a call. By default it is sent, and answered."""
+
+    sent: bool = True
+    error: ClusterError | None = None
+    """Raised instead of the answer; of a call that is ``sent``, the API server has done it all the same."""
+    hold_seconds: float = 0.0
+    """So much later than usual."""
+
+
+class Interference(Protocol):
+    """What goes wrong between one process and the API server."""
+
+    def before(self, call: Call) -> Fate:
+        """A call is about to be sent."""
+
+    def after(self, call: Call) -> None:
+        """Its answer has been handed over."""
+
+    def event(self, kind: Kind, event: Event) -> list[Event]:
+        """An event is about to be delivered: what is delivered in its place."""
+
+
+@dataclass
+class Calm:
+    """Nothing goes wrong."""
+
+    def before(self, call: Call) -> Fate:  # noqa: ARG002
+        return Fate()
+
+    def after(self, call: Call) -> None:
+        """Nothing."""
+
+    def event(self, kind: Kind, event: Event) -> list[Event]:  # noqa: ARG002
+        return [event]
+
+
+def reset(call: Call) -> UnreachableError:
+    """What the adapter makes of a connection that breaks."""
+    return UnreachableError(f"{call}: no answer from the API server (connection reset)")
+
+
+@dataclass
+class Stream:
+    """One watch of one process: what it was told, in order."""
+
+    kind: Kind
+    namespace: str | None
+    matches: Callable[[Mapping[str, Any]], bool]
+    queue: "asyncio.Queue[Change | ClusterError | None]"
+
+    def selected(self, event: Event) -> Change | None:
+        """The event as this watch shows it: an object that stops matching is gone for it."""
+        if self.namespace not in (None, event.object["metadata"].get("namespace", "")):
+            return None
+        was = event.before is not None and self.matches(event.before)
+        fits = self.matches(event.object) and event.type != "DELETED"
+        if not was and not fits:
+            return None
+        return Change(deleted=not fits, object=event.object)
+
+
+@dataclass
+class Connection:
+    """Cluster port of one process (and ``replace``, for its Lease)."""
+
+    api: Api
+    agenda: Agenda
+    loop: ProcessLoop
+    interference: Interference = field(default_factory=Calm)
+    alive: bool = True
+    running: Callable[[], bool] = lambda: True
+    """Whether the process takes replies at this moment: it may be stopped."""
+    calls: list[Call] = field(default_factory=list)
+    """Writes, Leases left out."""
+    served_kinds: frozenset[Kind] = frozenset()
+    logs: Callable[[str, str, bool], str] = lambda _namespace, _pod, _previous: ""
+    streams: list[Stream] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.api.store.listeners.append(self._on_event)
+
+    def close(self) -> None:
+        """The process is gone: nothing of it reaches anybody, and nothing reaches it."""
+        self.alive = False
+        self.api.store.listeners.remove(self._on_event)
+        self.streams.clear()
+
+    def cut_watches(self, error: ClusterError | None) -> None:
+        """Every watch ends: by itself, or with an error."""
+        for stream in [*self.streams]:
+            stream.queue.put_nowait(error)
+
+    # The port.
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Object:
+        return await self._call("get", kind, namespace, name, lambda: self.api.get(kind, namespace, name))
+
+    async def list(
+        self, kind: Kind, namespace: str | None = None, selector: str = "", fields: str = ""
+    ) -> AsyncIterator[Object]:
+        found = await self._call("list", kind, namespace, "", lambda: self._listed(kind, namespace, selector, fields))
+        for obj in found:
+            yield obj
+
+    def _listed(self, kind: Kind, namespace: str | None, selector: str, fields: str) -> Sequence[Object]:
+        return self.api.listed(kind, namespace, selector, fields)
+
+    async def version(self, kind: Kind, namespace: str | None = None) -> str:
+        def now() -> str:
+            self.api.listed(kind, "")
+            return str(self.api.store.version)
+
+        return await self._call("list", kind, namespace, "", now)
+
+    async def watch(self, kind: Kind, namespace: str | None, selector: str, since: str) -> AsyncIterator[Change]:
+        stream = Stream(kind, namespace, matcher(selector), asyncio.Queue())
+        await self._call("watch", kind, namespace, "", lambda: self._open(stream, int(since)))
+        try:
+            while True:
+                change = await stream.queue.get()
+                if change is None:
+                    return
+                if isinstance(change, ClusterError):
+                    raise change
+                yield change
+        finally:
+            if stream in self.streams:
+                self.streams.remove(stream)
+
+    def _open(self, stream: Stream, since: int) -> None:
+        for event in self.api.changes(stream.kind, since):
+            self._deliver(stream, event)
+        self.streams.append(stream)
+        self.agenda.after(WATCH_SECONDS, lambda: stream.queue.put_nowait(None) if stream in self.streams else None)
+
+    def _on_event(self, event: Event) -> None:
+        for stream in self.streams:
+            if stream.kind == event.kind:
+                self._deliver(stream, event)
+
+    def _deliver(self, stream: Stream, event: Event) -> None:
+        for each in self.interference.event(stream.kind, event):
+            change = stream.selected(each)
+            if change is not None:
+                self.agenda.after(WATCH_LATENCY_SECONDS, lambda change=change: self._hand_over(stream, change))  # type: ignore[misc]
+
+    def _hand_over(self, stream: Stream, change: Change) -> None:
+        if self.alive and stream in self.streams:
+            stream.queue.put_nowait(change)
+
+    async def apply(
+        self, kind: Kind, manifest: Object, manager: str, *, subresource: str = "", force: bool = True
+    ) -> Object:
+        meta = manifest["metadata"]
+        return await self._call(
+            "apply",
+            kind,
+            meta.get("namespace", ""),
+            meta["name"],
+            lambda: self.api.apply(kind, manifest, manager, subresource, force=force),
+            subresource=subresource or ("" if manager != "plimsoll-scale" else "replicas"),
+            body=manifest,
+        )
+
+    async def delete(self, kind: Kind, namespace: str, name: str, uid: str, *, version: str = "") -> None:
+        def drop() -> None:
+            if self.api.store.get(kind, (namespace, name)):  # type: ignore[arg-type]
+                self.api.delete(kind, namespace, name, uid=uid, version=version)
+
+        await self._call("delete", kind, namespace, name, drop)
+
+    async def create(self, kind: Kind, manifest: Object) -> Object:
+        meta = manifest["metadata"]
+        made = lambda: self.api.create(kind, manifest, MANAGER)  # noqa: E731
+        return await self._call("create", kind, meta["namespace"], meta["name"], made, body=manifest)
+
+    async def replace(self, kind: Kind, manifest: Object) -> Object:
+        meta = manifest["metadata"]
+        made = lambda: self.api.replace(kind, manifest, MANAGER)  # noqa: E731
+        return await self._call("replace", kind, meta["namespace"], meta["name"], made, body=manifest)
+
+    async def log(
+        self, namespace: str, pod: str, container: str, *, previous: bool, tail_lines: int, limit_bytes: int
+    ) -> str:
+        def read() -> str:
+            lines = self.logs(namespace, pod, previous).splitlines()[-tail_lines:]
+            return "\n".join(lines)[:limit_bytes]
+
+        return await self._call("log", PODS, namespace, f"{pod}/{container}", read)
+
+    async def served(self, kind: Kind) -> bool:
+        return await self._call("get", kind, None, "", lambda: self._is_served(kind))
+
+    def _is_served(self, kind: Kind) -> bool:
+        if kind == SERVICES:
+            return self.api.crd_installed
+        return kind in self.served_kinds or traits(kind) is not None
+
+    async def schema(self, kind: Kind) -> Object | None:
+        return await self._call("get", kind, None, "", lambda: self.api.schema(kind))
+
+    async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
+        return await self._call("get", SERVICES, None, "", lambda: self.served_kinds & frozenset(kinds))
+
+    # The way there and back.
+
+    async def _call(
+        self,
+        verb: Verb,
+        kind: Kind,
+        namespace: str | None,
+        name: str,
+        work: Callable[[], Answer],
+        *,
+        subresource: str = "",
+        body: Mapping[str, Any] | None = None,
+    ) -> Answer:
+        call = Call(verb, kind, namespace, name, subresource, body, self.agenda.now)
+        answer: asyncio.Future[Answer] = self.loop.create_future()
+        fate = self.interference.before(call) if self.alive else Fate(sent=False)
+        if self._dead():
+            return await answer  # for ever
+        if call.is_write and kind != LEASES:
+            self.calls.append(call)
+        wait = LATENCY_SECONDS / 2 + fate.hold_seconds
+        if fate.sent:
+            self.agenda.after(wait, lambda: self._arrive(work, answer, fate.error))
+        elif fate.error is not None:
+            self.agenda.after(wait, lambda: self._reply(answer, None, fate.error))
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                found = await answer
+        except TimeoutError as error:
+            raise UnreachableError(f"{call}: no answer from the API server (timeout)") from error
+        self.interference.after(call)
+        if self._dead():
+            await self.loop.create_future()
+        return found
+
+    def _dead(self) -> bool:
+        return not self.alive
+
+    def _arrive(self, work: Callable[[], Any], answer: asyncio.Future[Any], lost: ClusterError | None) -> None:
+        """At the API server, whatever has become of who asked."""
+        found, error = None, lost
+        try:
+            found = work()
+        except ClusterError as refused:
+            error = lost or refused
+        except UnfaithfulError as wrong:
+            self.loop.call_soon(self._fail, answer, wrong)
+            return
+        self.agenda.after(LATENCY_SECONDS / 2, lambda: self._reply(answer, found, error))
+
+    def _reply(self, answer: asyncio.Future[Any], found: Any, error: Exception | None) -> None:
+        if self.alive:
+            self.loop.call_soon(self._fail if error else self._settle, answer, error or found)
+
+    @staticmethod
+    def _settle(answer: asyncio.Future[Any], found: Any) -> None:
+        if not answer.done():
+            answer.set_result(found)
+
+    @staticmethod
+    def _fail(answer: asyncio.Future[Any], error: Exception) -> None:
+        if not answer.done():
+            answer.set_exception(error)

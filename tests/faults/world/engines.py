@@ -1,0 +1,74 @@
+"""The fake engine: a pool of blocks, so many requests at once, a line for the rest. A fluid, exact in its averages.
+
+``sim/engine.py`` simulates every request; here a fleet has to run for hours in a moment, and what the operator reads of
+it are gauges and rates. Its pool is the plan's own, so that a fleet as planned behaves as planned.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Offered:
+    """Traffic of a whole service, from now on."""
+
+    requests_per_second: float = 0.0
+    prompt_tokens: int = 1000
+    output_tokens: int = 200
+
+
+@dataclass(frozen=True)
+class Pool:
+    """What an engine has: ``slots`` requests at once, each of which takes ``seconds``."""
+
+    num_blocks: int
+    block_tokens: int
+    slots: int
+    seconds: float
+
+
+@dataclass
+class Engine:
+    """One engine that serves. Totals since its start."""
+
+    pool: Pool
+    started_seconds: float
+    at_seconds: float
+    running: float = 0.0
+    waiting: float = 0.0
+    arrived: float = 0.0
+    finished: float = 0.0
+    prompt_tokens: float = 0.0
+    generation_tokens: float = 0.0
+    preemptions: float = 0.0
+
+    def advance(self, now_seconds: float, offered: Offered, share: float) -> None:
+        """Serve its share of the traffic up to now."""
+        seconds, self.at_seconds = now_seconds - self.at_seconds, now_seconds
+        if seconds <= 0:
+            return
+        arrivals = offered.requests_per_second * share * seconds
+        most = self.pool.slots / self.pool.seconds * seconds
+        served = min(self.waiting + arrivals, most)
+        self.waiting += arrivals - served
+        self.running = min(float(self.pool.slots), served / seconds * self.pool.seconds)
+        self.arrived += arrivals
+        self.finished += served
+        self.prompt_tokens += served * offered.prompt_tokens
+        self.generation_tokens += served * offered.output_tokens
+        if self.waiting > self.pool.slots:
+            self.preemptions += 0.05 * served
+
+    @property
+    def usage(self) -> float:
+        """Share of the pool in use."""
+        return min(1.0, self.running / self.pool.slots)
+
+
+def pool_of(plan: Mapping[str, Any], seconds: float) -> Pool:
+    """The engine of a plan, as planned."""
+    kv = plan["kv"]
+    blocks = int(kv["numBlocks"])
+    per_request = int((plan.get("typical") or {}).get("blocks") or kv.get("blocksPerRequestAtLoad") or 64)
+    return Pool(blocks, int(kv["blockSize"]), max(1, (blocks - 1) // per_request), seconds)

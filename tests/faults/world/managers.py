@@ -1,0 +1,101 @@
+"""Who owns which fields of an object: sets of paths, kept in ``managedFields`` as the API server writes them.
+
+The rules are those of structured-merge-diff. Apply: what the manifest names is set and owned; what the manager owned
+before and does not name any more goes, unless somebody else owns it too; another owner of a *different* value is a
+conflict, or loses the field when it is forced. Update: whoever changes a value takes the field from all others.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from plimsoll.adapters.ports import ConflictError
+from tests.faults.world.ownership import Path, at_path, from_fields, merged, owned, to_fields, without
+from tests.faults.world.shapes import Shape
+from tests.faults.world.store import Object
+
+Owners = dict["Manager", frozenset[Path]]
+
+
+@dataclass(frozen=True, order=True)
+class Manager:
+    """One writer: the same name through another door is another writer."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+
+def applied(before: Object | None, wanted: Object, who: Manager, shape: Shape, *, force: bool) -> tuple[Object, Owners]:
+    """The object with a manifest applied to it, and who owns what then. ConflictError where that needs force."""
+    live = before or {"metadata": {}}
+    managers, claimed = managers_of(live), owned(wanted, shape)
+    had = managers.pop(who, frozenset())
+    lost = {other: _taken(theirs & claimed, live, wanted, shape) for other, theirs in managers.items()}
+    if any(lost.values()) and not force:
+        names = ", ".join(sorted(f'"{other.name}"' for other, paths in lost.items() if paths))
+        raise ConflictError(f"Apply failed: conflict with {names}", status=409)
+    others = {other: theirs - lost[other] for other, theirs in managers.items()}
+    of_others = frozenset[Path]().union(*others.values())
+    gone = {path for path in had - claimed - of_others if not _in_use(path, of_others)}
+    after = merged(live, wanted, shape)
+    after = without(after, gone, shape) if gone else after
+    return {"metadata": {}, **after}, {**others, who: claimed}
+
+
+def _taken(both: frozenset[Path], live: Object, wanted: Object, shape: Shape) -> frozenset[Path]:
+    """Of the paths that two name, those whose value the second one changes."""
+    return frozenset(path for path in both if at_path(live, path, shape) != at_path(wanted, path, shape))
+
+
+def _in_use(path: Path, of_others: frozenset[Path]) -> bool:
+    """An entry of a list stays for as long as somebody owns something in it."""
+    return path[-1] == "." and any(other[: len(path) - 1] == path[:-1] for other in of_others)
+
+
+def managers_of(obj: Mapping[str, Any]) -> Owners:
+    """Who owns what, as ``managedFields`` say."""
+    entries = obj["metadata"].get("managedFields") or ()
+    return {_manager(entry): frozenset(from_fields(entry["fieldsV1"])) for entry in entries}
+
+
+def managers_after(before: Object | None, after: Object, who: Manager, shape: Shape) -> Owners:
+    """Who owns what after an update: what has changed is the updater's alone, what is gone is nobody's."""
+    now = owned(after, shape)
+    if before is None:
+        return {who: now}
+    managers = managers_of(before)
+    was = owned(before, shape)
+    changed = {path for path in now if path not in was or at_path(before, path, shape) != at_path(after, path, shape)}
+    if who.subresource == "status":
+        changed = {path for path in changed if path[0] == "f:status"}
+    found = {other: (paths & now) - changed for other, paths in managers.items()}
+    return {**found, who: found.get(who, frozenset()) | changed}
+
+
+def _manager(entry: Mapping[str, Any]) -> Manager:
+    return Manager(entry["manager"], entry["operation"], entry["apiVersion"], entry.get("subresource", ""))
+
+
+def _entry(manager: Manager, paths: frozenset[Path], time: str) -> Object:
+    found: Object = {
+        "manager": manager.name,
+        "operation": manager.operation,
+        "apiVersion": manager.api_version,
+        "time": time,
+        "fieldsType": "FieldsV1",
+        "fieldsV1": to_fields(paths),
+    }
+    return {**found, "subresource": manager.subresource} if manager.subresource else found
+
+
+def managed_fields(before: Object | None, owners: Owners, now: str) -> Sequence[Object]:
+    """``metadata.managedFields``; an entry's time moves only with what it owns."""
+    old = {} if before is None else managers_of(before)
+    stamps = {} if before is None else {_manager(e): e["time"] for e in before["metadata"].get("managedFields", ())}
+    return [
+        _entry(manager, paths, stamps[manager] if old.get(manager) == paths else now)
+        for manager, paths in owners.items()
+        if paths
+    ]

@@ -1,0 +1,174 @@
+"""A Prometheus stand-in that answers the operator's own queries from the engines, and refuses every other query.
+
+It scrapes on a timer, keeps what the longest window needs, and takes rates over what it has, as Prometheus does. What
+becomes of an answer (down, NaN, half of the pods missing …) is ``Mood``'s business.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from itertools import chain, combinations
+from typing import Final
+
+from plimsoll.adapters.ports import PODS
+from plimsoll.api import names
+from plimsoll.core import promql
+from plimsoll.core.promql import Windows
+from plimsoll.core.sampling import Answer, Fault, Series
+from plimsoll.core.signals import Signal
+from tests.faults.world.connection import Connection
+from tests.faults.world.deployments import ready
+from tests.faults.world.engines import Engine, Offered
+from tests.faults.world.kinds import UnfaithfulError
+from tests.faults.world.kubelet import Kubelet
+from tests.faults.world.store import Object
+
+SCRAPE_SECONDS: Final = 15.0
+LATENCY_SECONDS: Final = 0.02
+KEPT: Final = 21
+
+Mood = Callable[[str, Answer], Answer | Fault]
+"""What becomes of an answer, by the query's name."""
+
+
+@dataclass(frozen=True)
+class Scrape:
+    """One engine at one moment."""
+
+    at_seconds: float
+    engine: Engine
+    offered: Offered
+
+
+@dataclass
+class Prometheus:
+    """Scrapes every engine, whoever asks."""
+
+    kubelet: Kubelet
+    mood: Mood = lambda _name, answer: answer
+    queries: int = 0
+    _kept: dict[tuple[str, str], deque[Scrape]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.kubelet.api.agenda.after(SCRAPE_SECONDS, self._scrape)
+
+    def _scrape(self) -> None:
+        now, alive = self.kubelet.api.agenda.now, set()
+        by_service: dict[tuple[str, str], list[Object]] = {}
+        for pod in self.kubelet.api.store.all(PODS):
+            if pod["metadata"]["uid"] in self.kubelet.engines:
+                label = pod["metadata"]["labels"].get(names.LABEL_SERVICE, "")
+                by_service.setdefault((pod["metadata"]["namespace"], label), []).append(pod)
+        for service, pods in by_service.items():
+            offered = self.kubelet.ward.offered.get(service, Offered())
+            taking = [pod for pod in pods if ready(pod) and not pod["metadata"].get("deletionTimestamp")]
+            for pod in pods:
+                engine = self.kubelet.engines[pod["metadata"]["uid"]]
+                engine.advance(now, offered, 1 / len(taking) if pod in taking else 0.0)
+                address = (pod["metadata"]["namespace"], pod["metadata"]["name"])
+                alive.add(address)
+                self._kept.setdefault(address, deque(maxlen=KEPT)).append(Scrape(now, replace(engine), offered))
+        self._kept = {address: kept for address, kept in self._kept.items() if address in alive}
+        self.kubelet.api.agenda.after(SCRAPE_SECONDS, self._scrape)
+
+    def answer(self, query: str, windows: Windows) -> Answer | Fault:
+        """What a query finds now."""
+        self.queries += 1
+        if query.startswith("max by (namespace, pod) (up{"):
+            up = [Series({"namespace": ns, "pod": pod}, 1.0) for ns, pod in self._kept if f"{pod}" in query]
+            return self.mood("up", Answer(tuple(up)))
+        name, percentiles = _known(windows).get(query, ("", ()))
+        if not name:
+            raise UnfaithfulError(f"a query that is not the operator's: {query[:200]}")
+        found = [
+            Series({"namespace": address[0], "pod": address[1], "engine": "0", **labels}, value)
+            for address, kept in sorted(self._kept.items())
+            for labels, value in _read(name, kept, percentiles, self.kubelet.api.agenda.now, windows)
+        ]
+        return self.mood(name, Answer(tuple(found)))
+
+
+@dataclass(frozen=True)
+class Asker:
+    """MetricsSource port of one process."""
+
+    prometheus: Prometheus
+    connection: Connection
+    windows: Windows
+
+    async def query(self, promql: str) -> Answer | Fault:
+        await asyncio.sleep(LATENCY_SECONDS)
+        return self.prometheus.answer(promql, self.windows)
+
+
+@cache
+def _known(windows: Windows) -> Mapping[str, tuple[str, tuple[int, ...]]]:
+    """Every query that the operator may send, by its text."""
+    asked = promql.PERCENTILES
+    sets = chain.from_iterable(combinations(asked, size) for size in range(1, len(asked) + 1))
+    found = {}
+    for percentiles in sets:
+        for name, text in promql.queries(windows, {}, percentiles).items():
+            found[text] = (name, percentiles)
+    return found
+
+
+def _read(
+    name: str, kept: deque[Scrape], percentiles: Iterable[int], now: float, windows: Windows
+) -> list[tuple[dict[str, str], float]]:
+    """What one engine's scrapes say to a query: labels and a value each."""
+    last = kept[-1]
+    minute = [scrape for scrape in kept if scrape.at_seconds > last.at_seconds - windows.rate_seconds - 1]
+    engine = last.engine
+    if name == promql.AGE:
+        return [({}, now - last.at_seconds)]
+    if name == promql.POOL:
+        pool = engine.pool
+        figures = (pool.num_blocks, pool.block_tokens, pool.num_blocks * pool.block_tokens)
+        return [({**dict(zip(promql.POOL_LABELS.values(), map(str, figures), strict=True))}, 1.0)]
+    if name == promql.NOW:
+        figures_now = {Signal.USAGE: engine.usage, Signal.RUNNING: engine.running, Signal.WAITING: engine.waiting}
+        return [_tagged(signal, value) for signal, value in figures_now.items()]
+    if name == promql.PEAK:
+        return [_tagged(Signal.USAGE_PEAK, max(scrape.engine.usage for scrape in minute))]
+    if len(minute) < 2:
+        return []
+    if name == promql.RATES:
+        return [_tagged(signal, value) for signal, value in _rates(minute[0], last).items()]
+    return _latencies(name, last, percentiles)
+
+
+def _rates(first: Scrape, last: Scrape) -> dict[Signal, float]:
+    seconds, a, b = last.at_seconds - first.at_seconds, first.engine, last.engine
+    return {
+        Signal.PREEMPTIONS: (b.preemptions - a.preemptions) / seconds,
+        Signal.REQUESTS: (b.arrived - a.arrived) / seconds,
+        Signal.FINISHED: (b.finished - a.finished) / seconds,
+        Signal.PROMPT_TOKENS: (b.prompt_tokens - a.prompt_tokens) / seconds,
+        Signal.GENERATION_TOKENS: (b.generation_tokens - a.generation_tokens) / seconds,
+        Signal.REJECTED: 0.0,
+    }
+
+
+def _latencies(name: str, last: Scrape, percentiles: Iterable[int]) -> list[tuple[dict[str, str], float]]:
+    """Time to the first token grows with the line; the time between tokens is what the request's seconds leave."""
+    engine, offered = last.engine, last.offered
+    if not engine.finished:
+        return []
+    wait = engine.waiting / (engine.pool.slots / engine.pool.seconds)
+    itl = 0.9 * engine.pool.seconds / offered.output_tokens
+    values = {
+        promql.TTFT: {Signal.TTFT: 0.1 * engine.pool.seconds + wait},
+        promql.ITL: {Signal.ITL: itl, Signal.TPOT: itl},
+    }
+    return [
+        ({promql.SIGNAL_LABEL: signal.name, promql.PERCENTILE_LABEL: str(percentile)}, value)
+        for signal, value in values.get(name, {}).items()
+        for percentile in percentiles
+    ]
+
+
+def _tagged(signal: Signal, value: float) -> tuple[dict[str, str], float]:
+    return {promql.SIGNAL_LABEL: signal.name}, value

@@ -1,0 +1,124 @@
+"""Time that passes only when nothing is left to do: an agenda for the world, an event loop for each process in it."""
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+EPOCH_SECONDS: Final = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
+"""The wall clock when a world begins."""
+COMPUTING_SECONDS: Final = 1e-6
+"""Of one round of an event loop."""
+NEVER: Final = float("inf")
+
+
+@dataclass
+class Agenda:
+    """What happens when. Of several things at one moment, the first one entered happens first."""
+
+    now: float = 0.0
+    _entries: list[tuple[float, int, Callable[[], object]]] = field(default_factory=list)
+    _order: "itertools.count[int]" = field(default_factory=itertools.count)
+
+    def after(self, seconds: float, action: Callable[[], object]) -> None:
+        """Let something happen so many seconds from now."""
+        heapq.heappush(self._entries, (self.now + seconds, next(self._order), action))
+
+    @property
+    def next_seconds(self) -> float:
+        """When the next thing happens."""
+        return self._entries[0][0] if self._entries else NEVER
+
+    def run_due(self) -> None:
+        """Do all that is due, and what it makes due at once."""
+        while self._entries and self._entries[0][0] <= self.now:
+            heapq.heappop(self._entries)[2]()
+
+    def wall(self, ahead_seconds: float = 0.0) -> datetime:
+        """The wall clock, of somebody whose clock is ahead by so much."""
+        return datetime.fromtimestamp(EPOCH_SECONDS + self.now + ahead_seconds, UTC)
+
+    def stamp(self) -> str:
+        """RFC 3339, whole seconds, as the API server writes it."""
+        return self.wall().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+class ProcessLoop(asyncio.BaseEventLoop):
+    """The event loop of one process: it runs until it would have to wait, and is told what time it is."""
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        super().__init__()
+        self._selector = _NothingToWaitFor(self)
+
+    def time(self) -> float:
+        """The virtual clock: it goes on while the process is stopped, as CLOCK_BOOTTIME does."""
+        return self._agenda.now
+
+    @property
+    def next_seconds(self) -> float:
+        """When this process has something to do: now, when its next timer ends, or never."""
+        if self._ready:  # type: ignore[attr-defined]
+            return self._agenda.now
+        timers = self._scheduled  # type: ignore[attr-defined]
+        return timers[0].when() if timers else NEVER
+
+    def spend(self) -> None:
+        """Computing takes time, if little: whoever waits for less than a clock can tell would wait for ever."""
+        self._agenda.now += COMPUTING_SECONDS
+
+    def run_until_idle(self) -> None:
+        """Run everything that can run at this moment."""
+        self.run_forever()
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]  # noqa: ARG002
+        """Threads would make two runs differ: what is given to one is done at once."""
+        done: asyncio.Future[Any] = self.create_future()
+        try:
+            done.set_result(func(*args))
+        except Exception as error:  # noqa: BLE001 - a thread hands over whatever was raised
+            done.set_exception(error)
+        return done
+
+    def _process_events(self, event_list: object) -> None:
+        """There is no input but replies of the world, which come by themselves."""
+
+    def _write_to_self(self) -> None:
+        """Nobody sleeps in a selector."""
+
+
+class _NothingToWaitFor:
+    """In a selector's place: whoever would wait has nothing to do now."""
+
+    def __init__(self, loop: ProcessLoop) -> None:
+        self._loop = loop
+
+    def select(self, timeout: float | None) -> list[Any]:
+        if timeout is None or timeout > 0:
+            self._loop.stop()
+        else:
+            self._loop.spend()
+        return []
+
+
+@dataclass
+class ProcessClock:
+    """Clock port of one process. ``ahead_seconds``: by how much its wall clock is wrong."""
+
+    agenda: Agenda
+    ahead_seconds: float = 0.0
+
+    def now(self) -> str:
+        return self.agenda.wall(self.ahead_seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    def stamp(self) -> str:
+        return self.agenda.wall(self.ahead_seconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+    def wall_seconds(self) -> float:
+        return self.agenda.wall(self.ahead_seconds).timestamp()
+
+    def monotonic(self) -> float:
+        return self.agenda.now
