@@ -20,7 +20,7 @@ def table(audited: Audited) -> Iterator[str]:
         yield typer.style(f"{judged.object_name}  {_place(judged)}", bold=True)
         yield f"  {about(judged)}"
         for group in Group:
-            of_group = [finding for finding in found if finding.rule.group is group]
+            of_group = [finding for finding in found if finding.group is group]
             if of_group:
                 yield f"  {group.value}"
                 yield from _findings(judged, of_group)
