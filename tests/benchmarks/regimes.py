@@ -56,8 +56,8 @@ def _burst(rate: float, output_tokens: int) -> Callable[[], list[Request]]:
 
 R1: Final = "servegen_deepseek_r1"
 REGIMES: Final = (
-    Regime("KV-bound, r1 morning", _file(R1, 0, 12), SMALL, CHAT, tuned=True),
-    Regime("KV-bound, r1 evening", _file(R1, 12, 12), SMALL, CHAT),
+    Regime("KV-bound, r1 morning", _file(R1, 6, 6), SMALL, CHAT, tuned=True),
+    Regime("KV-bound, r1 afternoon", _file(R1, 12, 6), SMALL, CHAT),
     Regime("KV-bound, cold start 60 s", _file(R1, 12, 6), SMALL, CHAT, 60),
     Regime("KV-bound, cold start 600 s", _file(R1, 12, 6), SMALL, CHAT, 600),
     Regime("compute-bound, m-large day 9", _file("servegen_m_large_day9_16h"), LARGE, SLOW),
