@@ -1,4 +1,7 @@
-"""`python -m tests.benchmarks.scaling_table ROWS.jsonl`: the rows of `bench_scaling` as tables in Markdown."""
+"""`python -m tests.benchmarks.scaling_table ROWS.jsonl`: the rows of `bench_scaling` as tables in Markdown.
+
+First a summary for each router: our policy against the cheapest other at each level, then every policy in every regime.
+"""
 
 import json
 import sys
@@ -16,14 +19,45 @@ HEAD = (
 )
 
 
+SUMMARY = (
+    "| regime | plimsoll | cheapest other autoscaler | best fixed number | clairvoyant |\n"
+    "| --- | --- | --- | --- | --- |"
+)
+NO_AUTOSCALER = ("plimsoll", "best-static", "clairvoyant")
+
+
 def main(paths: Sequence[str]) -> int:
-    rows = [json.loads(line) for path in paths for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    found = [json.loads(line) for path in paths for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    rows = sorted(found, key=lambda row: (row["router"] != "least-outstanding", row["router"], row["regime"]))
+    for router, group in groupby(rows, key=lambda row: row["router"]):
+        print(f"\n**Router {router}**: GPU-hours at 95 / 97 / 99 %\n\n{SUMMARY}")
+        print("\n".join(_summary(regime, [*of]) for regime, of in groupby(group, key=lambda row: row["regime"])))
     for (regime, router), group in groupby(rows, key=lambda row: (row["regime"], row["router"])):
         found = list(group)
         tuned = " (the law's constants were chosen by looking at it)" if found[0]["tuned"] else ""
         print(f"\n**{regime}**, router {router}{tuned}\n\n{HEAD}")
         print("\n".join(map(_line, found)))
     return 0
+
+
+def _summary(regime: str, rows: Sequence[Row]) -> str:
+    by_name = {row["policy"]: row for row in rows}
+    others = [row for row in rows if row["policy"] not in NO_AUTOSCALER]
+    mark = " (tuned on)" if rows[0]["tuned"] else ""
+    ours, static, limit = (_three(by_name.get(name)) for name in NO_AUTOSCALER)
+    return (
+        f"| {regime}{mark} | {ours} | {' / '.join(_cheapest(others, level) for level in LEVELS)} | {static} | {limit} |"
+    )
+
+
+def _three(row: Row | None) -> str:
+    return " / ".join(_number(row[f"gpu_hours_at_{level}"], "-") for level in LEVELS) if row else ""
+
+
+def _cheapest(rows: Sequence[Row], level: int) -> str:
+    costs = [(cost, row["policy"]) for row in rows if (cost := row[f"gpu_hours_at_{level}"]) is not None]
+    cost, policy = min(costs, default=(None, ""))
+    return "-" if cost is None else f"{_number(cost, '-')} {policy}"
 
 
 def _line(row: Row) -> str:
