@@ -196,6 +196,8 @@ def gpus_unused(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """Asked for and idle."""
     if not server.gpus or not server.argv_known or server.candidate.nodes > 1 or _over_nodes(server):
         return
+    if server.companions:
+        return  # they share the GPUs in a way that the words do not tell
     if any(word in " ".join(server.launch.argv or ()) for word in ("$", "{{")) or _device_without_count(server):
         return
     if server.gpus > server.ranks and not server.on_cpu and server.other_device in {None, "rocm"}:
