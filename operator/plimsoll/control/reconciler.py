@@ -231,7 +231,8 @@ class Reconciler:
         waits = [now - pod.since_seconds for pod in seen.new_pods if pod.unplaced and pod.since_seconds is not None]
         serving = sum(pod.phase in ("ready", "unready") and pod.serves for pod in pods)
         return Progress(
-            serving=max(serving, live.ready) if seen.blind and live else serving,
+            # Pods and their workload are watched apart, and either view may lag: nothing serves only if both say so.
+            serving=max(serving, live.ready) if live else serving,
             starting=sum(pod.phase == "loading" for pod in pods),
             unplaced_seconds=max(waits, default=0.0),
             failed=bool(live and live.deadline_exceeded) or any(map(_fails_for_good, seen.new_pods)),

@@ -59,6 +59,15 @@ class Api:
         chosen = matcher(selector, fields)
         return [_item(obj) for obj in self.store.all(kind, namespace) if chosen(obj)]
 
+    def listed_at(
+        self, version: int, kind: Kind, namespace: str | None = None, selector: str = "", fields: str = ""
+    ) -> list[Object]:
+        """The same as it was at a version: of an API server that lags behind."""
+        self._served(kind)
+        chosen = matcher(selector, fields)
+        found = sorted(self.store.as_of(kind, version).items())
+        return [_item(obj) for at, obj in found if namespace in (None, at.namespace) and chosen(obj)]
+
     def changes(self, kind: Kind, since: int) -> list[Event]:
         """What has changed since a version; GoneError when that is forgotten."""
         self._served(kind)
