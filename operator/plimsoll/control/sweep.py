@@ -51,7 +51,7 @@ class Sweep:
             await self._rest(wait * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - jitter, not a secret
 
     async def _rest(self, seconds: float) -> None:
-        """Until the next sweep; what may not be listed is tried more often: no event tells of a right that is granted."""
+        """Until the next sweep. What may not be listed is tried more often: no event says that a right was granted."""
         end = self.monotonic() + seconds
         while (left := end - self.monotonic()) > 0:
             await asyncio.sleep(min(left, RIGHTS_SECONDS) if self._unlisted else left)

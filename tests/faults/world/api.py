@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from plimsoll.adapters.ports import (
+    REVISIONS,
     SERVICES,
     ConflictError,
     ForbiddenError,
@@ -204,6 +205,10 @@ class Api:
             return before
         if of.generation:
             after["metadata"]["generation"] = _generation(before, after)
+        if kind == REVISIONS and before is not None and before["data"] != after["data"]:
+            raise InvalidError(
+                f'ControllerRevision "{after["metadata"]["name"]}": data: field is immutable', status=422
+            )
         if of.tracked:
             after["metadata"]["managedFields"] = managed_fields(before, kept, self.agenda.stamp())
         return self.store.put(kind, after)
