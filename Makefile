@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Files run side by side: the real-API ones mostly wait, each for a control plane of its own.
 TEST_WORKERS ?= 4
 
-.PHONY: help setup check generate kustomize test faults test-node e2e-kind lab lab-down demo bench
+.PHONY: help setup check generate kustomize test faults test-node e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -48,6 +48,18 @@ lab-down: setup ## stop the lab and remove .lab
 
 demo: setup ## a VLLMService becomes a running fleet, with the arithmetic (KEEP=1 leaves the lab up)
 	@$(PY) -m e2e.demo
+
+mutants: setup ## does the suite bite: change core one operator at a time (MODULES=core, SAMPLE=20, GOAL=85)
+	@nice -n 10 $(PY) -m tools.mutants $(or $(MODULES),deciders) --sample $(or $(SAMPLE),0) --goal $(or $(GOAL),100)
+
+audit-deps: setup ## advisories against requirements.lock (says so loudly where none can be asked for)
+	@$(PY) -m tools.audit_deps
+
+agreement: setup ## 10,000 services: do the API server and our models agree, and does anything raise (COUNT=, SEED=, LIVE=)
+	@$(PY) -m e2e.agreement --count $(or $(COUNT),10000) --seed $(or $(SEED),1) --live $(or $(LIVE),200)
+
+fuzz: setup ## hostile input, many times as long as in the suite (TIMES=20)
+	@FUZZ=$(or $(TIMES),20) $(PY) -m pytest -q -n 2 tests/property/test_hostile_*.py tests/property/test_tenant_pods.py
 
 bench: setup ## the figures of tests/benchmarks, one JSON line each
 	@$(PY) -m tests.benchmarks

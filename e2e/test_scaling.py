@@ -3,6 +3,8 @@
 import asyncio
 import json
 import threading
+import urllib.parse
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -154,6 +156,19 @@ def test_replicas_that_do_not_come_cause_no_more_scaling(lab: Lab, apply: Apply,
         look.kubectl("uncordon", *nodes)
 
 
+def test_a_storm_of_preemptions_ends(lab: Lab, apply: Apply, look: Look) -> None:
+    few_blocks = {"extraArgs": [f"--kv-cache-memory-bytes={160 * 2359296}", "--max-num-seqs=64"]}
+    apply("svc", model={"id": "Qwen/Qwen3-8B"}, engine=few_blocks, contextTokens=2048)
+    look.until("svc", "Ready", "True")
+    storm = f'sum(increase(vllm:num_preemptions_total{{namespace="{look.namespace}"}}[5s]))'
+    with load(lab, look, "svc", concurrency=16):
+        eventually(lambda: _ask(lab, storm) > 0, within_seconds=60)
+        grown = eventually(lambda: [d for d in decisions(look, "svc") if d["reason"] == "MoreDemand"])
+        assert float(grown[0]["inputs"]["replicasByBlocks"]) > 1
+        eventually(lambda: look.get("deployments", "svc")["status"].get("readyReplicas", 0) > 1, within_seconds=60)
+        eventually(lambda: _ask(lab, storm) == 0, within_seconds=60)
+
+
 def test_prometheus_away_moves_nothing_and_comes_back(lab: Lab, apply: Apply, look: Look) -> None:
     apply("svc", engine=SMALL, contextTokens=8192, scaling={"minReplicas": 3})
     look.until("svc", "Ready", "True")
@@ -222,6 +237,14 @@ def test_a_node_that_dies_under_load_is_made_up_for(lab: Lab, apply: Apply, look
             eventually(lambda: look.get("deployments", "svc")["status"].get("readyReplicas", 0) >= 2, within_seconds=60)
         finally:
             lab.fleet.run(fleet.fault_node(node, "up"))
+
+
+def _ask(lab: Lab, promql: str) -> float:
+    """The first value of the answer; -1: there is none."""
+    url = f"{lab.plane.prometheus_url}/api/v1/query?{urllib.parse.urlencode({'query': promql})}"
+    with urllib.request.urlopen(url) as answer:
+        found = json.load(answer)["data"]["result"]
+    return float(found[0]["value"][1]) if found else -1.0
 
 
 def _looks(lab: Lab, more: int) -> None:

@@ -44,7 +44,7 @@ _SWAPPED: Final[dict[type[ast.AST], type[Any]]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
 }  # fmt: skip
 _CALLS: Final = {"min": "max", "max": "min", "any": "all", "all": "any", "ceil": "floor", "floor": "ceil"}
-_UNTOUCHED: Final = (ast.Assert, ast.Raise, ast.JoinedStr, ast.arguments)
+_UNTOUCHED: Final = (ast.Assert, ast.Raise, ast.JoinedStr, ast.arguments, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _touched(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
         left_out = {"annotation", "returns", "decorator_list"}
         children = [child for name, child in ast.iter_fields(node) if name not in left_out]
         flat = [each for child in children for each in (child if isinstance(child, list) else [child])]
-        inner = [each for each in flat if isinstance(each, ast.AST) and not isinstance(each, ast.FunctionDef)]
+        inner = [each for each in flat if isinstance(each, ast.AST)]
         yield from _touched(inner)
 
 

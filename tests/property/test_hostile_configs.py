@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from plimsoll.core.kv import EngineOptions, Refusal, capacity, plan_layout
 from plimsoll.facts import catalogue, gpus
 from plimsoll.facts.models import ModelConfigError, UnknownArchitecture, read_model
+from tests.property.amount import examples
 
 _GPU = gpus.find("NVIDIA-H100-80GB-HBM3")
 _FIFTY_GIB = 50 << 30
@@ -85,7 +86,7 @@ def _plan(config: Any, quant_config: Any = None) -> None:
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(_CONFIGS)))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 def test_one_spoilt_key_is_named_or_planned(data: st.DataObject, name: str) -> None:
     path = data.draw(st.sampled_from(_PATHS[name]))
     junk = data.draw(st.one_of(_JUNK, st.just(_REMOVED)))
@@ -97,7 +98,7 @@ def test_one_spoilt_key_is_named_or_planned(data: st.DataObject, name: str) -> N
         _JUNK, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4)
     )
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_nonsense_is_never_a_traceback(config: Any) -> None:
     _plan(config)
     _plan({"architectures": ["LlamaForCausalLM"], "quantization_config": config, "text_config": config})

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from plimsoll.cli.main import app
+from tests.property.amount import examples
 from tests.unit.cli.services import H100, service, written
 
 SCALARS = (
@@ -87,7 +88,7 @@ def answered(arguments: list[str], content: bytes) -> int:
     return result.exit_code
 
 
-SLOW = settings(deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
+SLOW = settings(deadline=None, max_examples=examples(60), suppress_health_check=list(HealthCheck))
 
 
 @SLOW

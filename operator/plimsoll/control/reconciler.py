@@ -128,7 +128,8 @@ class Reconciler:
         if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, now, size, step, applied, policy)
-        observed = self.observer.observe(key, request, target.revision)
+        told = (service.get("status") or {}).get("observed") or {}
+        observed = self.observer.observe(key, request, target.revision, told, settled=now.fleets.settled)
         plan = rollout.reported_plan(target, wanted)
         written = await self.reporter.report(key, service, facts, plan, size, observed)
         self.scaler.reported(key, size.entries)

@@ -144,16 +144,20 @@ def _facts(lines: Iterable[_Line]) -> dict[str, int | float]:
             match = pattern.search(line.said)
             if match is None:
                 continue
-            value = _number(name, match["value"])
+            value = _number(match["value"].replace(",", ""), GIB if name.endswith("_bytes") else None)
+            if value is None:
+                continue
             found[name] = _WORST[name](found[name], value) if name in found and name in _WORST else value
     return found
 
 
-def _number(name: str, text: str) -> int | float:
-    value = float(text.replace(",", ""))
-    if name.endswith("_bytes"):
-        return round(value * GIB)
-    return value if "." in text else int(value)
+def _number(text: str, unit: int | None = None) -> int | float | None:
+    """The figure, in whole ``unit``s where one is given; None where a log spells it as no figure is spelled."""
+    try:
+        value = float(text)
+        return round(value * unit) if unit else value if "." in text else int(text)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _first(pattern: re.Pattern[str], lines: Iterable[_Line]) -> str | None:
@@ -188,7 +192,8 @@ _WORDS: Final = {"True": True, "False": False}
 
 
 def _plain(text: str) -> bool | int | str:
-    return int(text) if text.isdigit() else _WORDS.get(text, text)
+    number = _number(text) if text.isdecimal() else None
+    return _WORDS.get(text, text) if number is None else int(number)
 
 
 def _failure(lines: Sequence[_Line]) -> Failure | None:
@@ -222,20 +227,18 @@ def _named(match: re.Match[str]) -> Iterator[tuple[str, int | float]]:
     for name, text in match.groupdict().items():
         if text is None:
             continue
+        figure, unit = text, None
         if name.endswith("_gib"):
-            yield f"{name.removesuffix('_gib')}_bytes", round(float(text) * GIB)
+            unit = GIB
         elif name.endswith("_size"):
-            yield f"{name.removesuffix('_size')}_bytes", _size_bytes(text)
-        else:
-            yield name, float(text) if "." in text else int(text)
+            figure, _, word = text.partition(" ")
+            unit = _UNITS.get(word, 1)
+        value = _number(figure, unit)
+        if value is not None:
+            yield f"{name.removesuffix('_gib').removesuffix('_size')}_bytes" if unit else name, value
 
 
 _UNITS: Final = {"bytes": 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-
-
-def _size_bytes(text: str) -> int:
-    value, _, unit = text.partition(" ")
-    return round(float(value) * _UNITS.get(unit, 1))
 
 
 def _cut(said: str) -> str:

@@ -51,6 +51,8 @@ class Engine:
         self._capping: list[tuple[int, int, Request]] = []
         """Heaps of (step, order, request): when a last token comes, and when a sliding window is full."""
         self._order = 0
+        self._lines: dict[int, tuple[float, float]] = {}
+        """Costs of decode-only steps by their requests: they are asked for at every event."""
         self._phases = Phases(pool.block_size_tokens)
         self._cache = PrefixCache()
         self._free = pool.usable_blocks
@@ -166,12 +168,18 @@ class Engine:
     def _end_after(self, steps: int) -> None:
         """The stretch that began at ``_began`` has so many steps."""
         self._stretch = steps
-        line = self._cost.decode_line(self._decoding)
+        line = self._line()
         self.next_seconds = self._began + stretch_seconds(line, self._decoding, self._context, steps)
+
+    def _line(self) -> tuple[float, float]:
+        line = self._lines.get(self._decoding)
+        if line is None:
+            line = self._lines[self._decoding] = self._cost.decode_line(self._decoding)
+        return line
 
     def _steps_until(self, now_seconds: float) -> int:
         """Steps of the stretch under way that have begun by then."""
-        line = self._cost.decode_line(self._decoding)
+        line = self._line()
         return min(self._stretch, steps_until(line, self._decoding, self._context, now_seconds - self._began))
 
     def _steps_to_event(self) -> int:
@@ -234,8 +242,10 @@ class Engine:
         """Give a request all blocks of its prompt, and what the prefix cache has of it."""
         request.target = request.prompt_tokens + request.generated
         request.computed = min(self._cached_tokens(request), request.target - 1)
-        total, shared = self._pool.blocks(request.target), sum(blocks for _, blocks in request.pieces)
-        self._take(total - shared + self._cache.acquire(request.pieces))
+        taken = self._pool.blocks(request.target)
+        if request.pieces:
+            taken += self._cache.acquire(request.pieces) - sum(blocks for _, blocks in request.pieces)
+        self._take(taken)
         if not request.preemptions:
             request.scheduled_seconds = self._began
             self.counters.queue_seconds += self._began - request.arrival_seconds
@@ -246,6 +256,8 @@ class Engine:
 
     def _cached_tokens(self, request: Request) -> int:
         """Tokens from the front of the prompt that need not be computed."""
+        if not request.pieces and not request.preemptions:
+            return 0
         own = self._cache.take(request) if request.preemptions else 0
         hits = self._cache.hits(request.pieces)
         blocks = sum(count for _, count in request.pieces[:hits])
@@ -256,12 +268,13 @@ class Engine:
     def _leave(self, request: Request, tokens: int) -> None:
         """A request stops running with so many tokens in the cache; its blocks stay readable until they are needed."""
         del self._running[request]
-        shared = sum(blocks for _, blocks in request.pieces)
+        shared = sum(blocks for _, blocks in request.pieces) if request.pieces else 0
         self._free += self._pool.blocks(tokens) - shared
         if self._limits.prefix_caching:
             full = tokens // self._pool.block_size_tokens * self._pool.full_groups
             self._cache.keep(request, full - shared)
-        self._free += self._cache.release(request.pieces)
+        if request.pieces:
+            self._free += self._cache.release(request.pieces)
 
     # What has happened.
 

@@ -10,12 +10,14 @@ A file is CSV with a header (gzip if its name ends in ``.gz``); its columns say 
 import csv
 import gzip
 import math
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from random import Random
-from typing import Final
+from typing import IO, Final
 
+from plimsoll.api.v1alpha1 import MAX_TOKENS
 from plimsoll.sim.requests import Request
 
 Row = Mapping[str, str]
@@ -27,6 +29,7 @@ BLOCK_TOKENS: Final = 512
 BIN_SECONDS: Final = 600.0
 MOST_REQUESTS: Final = 5_000_000
 """More would fill the memory of a laptop."""
+LONGEST_LINE: Final = 1 << 20
 CHARS_PER_TOKEN: Final = 4
 """Of English text and code, roughly, with today's vocabularies."""
 
@@ -39,34 +42,39 @@ def read_trace(path: Path, seed: int = 0, start: float = 0.0, end: float = math.
     """The requests of a trace between two moments, their times counted from ``start``; TraceError when unreadable."""
     rows = _read(path)
     columns = set(rows[0])
-    if "t_s" in columns and "rate_rps" in columns:
-        rows = [row for row in rows if start - BIN_SECONDS < float(row["t_s"]) < end] or rows[:1]
     make = next((make for needed, make in _FORMATS if needed <= columns), None)
     if make is None:
         known = "; or ".join(", ".join(sorted(needed)) for needed, _ in _FORMATS)
         raise TraceError(f"{path}: columns {', '.join(rows[0])} are no trace; needed are {known}")
     try:
+        if make is _rates:
+            rows = [row for row in rows if start - BIN_SECONDS < float(row["t_s"]) < end] or rows[:1]
         requests = sorted(make(rows, seed), key=lambda request: request.arrival_seconds)
     except TraceError as error:
         raise TraceError(f"{path}: {error}") from None
-    except (ValueError, KeyError) as error:
+    except (ValueError, OverflowError) as error:
         raise TraceError(f"{path}: a value is missing or is no number ({error})") from None
     return _between(requests, start, end)
 
 
 def _read(path: Path) -> list[dict[str, str]]:
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path, "rt", newline="") as lines:
-                rows = list(csv.DictReader(lines))
-        else:
-            with path.open(newline="") as lines:
-                rows = list(csv.DictReader(lines))
-    except (OSError, UnicodeDecodeError, csv.Error, EOFError) as error:
+        with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as lines:
+            rows = list(islice(_rows(lines), MOST_REQUESTS + 1))
+    except (OSError, UnicodeDecodeError, csv.Error, EOFError, zlib.error) as error:
         raise TraceError(f"{path}: cannot be read: {error}") from None
     if not rows:
         raise TraceError(f"{path}: no rows after the header")
+    if len(rows) > MOST_REQUESTS:
+        raise TraceError(f"{path}: more than {MOST_REQUESTS:,} rows, which is what fits")
     return rows
+
+
+def _rows(lines: IO[str]) -> Iterator[dict[str, str]]:
+    """Rows by column; lines are read in bounded pieces, since a small packed file may hold one without end."""
+    bounded = iter(lambda: lines.readline(LONGEST_LINE), "")
+    for row in csv.DictReader(bounded, restval=""):
+        yield {name: text for name, text in row.items() if isinstance(name, str) and isinstance(text, str)}
 
 
 def _between(requests: Iterable[Request], start: float, end: float) -> list[Request]:
@@ -76,17 +84,32 @@ def _between(requests: Iterable[Request], start: float, end: float) -> list[Requ
     return kept
 
 
+def _tokens(row: Row, column: str, each: int = 1) -> int:
+    """A count of tokens, ``each`` of the column's units long."""
+    found = int(row[column]) // each
+    if found > MAX_TOKENS:
+        raise TraceError(f"{column}: {found:,} tokens in one request, at most {MAX_TOKENS:,} can be served")
+    return found
+
+
+def _seconds(row: Row, column: str) -> float:
+    found = float(row[column])
+    if not math.isfinite(found):
+        raise TraceError(f"{column}: {row[column]!r} is no moment")
+    return found
+
+
 def _requests(rows: Sequence[Row], _seed: int) -> Iterator[Request]:
     for row in rows:
-        prompt, output = int(row["prompt_tokens"]), int(row["output_tokens"])
+        prompt, output = _tokens(row, "prompt_tokens"), _tokens(row, "output_tokens")
         blocks = (row.get("block512_ids") or "").split()
         prefix = tuple((block, BLOCK_TOKENS) for block in blocks[: prompt // BLOCK_TOKENS])
-        yield Request(float(row["arrival_s"]), max(1, prompt), max(1, output), prefix)
+        yield Request(_seconds(row, "arrival_s"), max(1, prompt), max(1, output), prefix)
 
 
 def _rates(rows: Sequence[Row], seed: int) -> Iterator[Request]:
     random = Random(seed)  # noqa: S311 - a simulation
-    starts = [float(row["t_s"]) for row in rows]
+    starts = [_seconds(row, "t_s") for row in rows]
     width = min((b - a for a, b in pairwise(starts)), default=600.0)
     expected = sum(float(row["rate_rps"]) for row in rows) * width
     if expected > MOST_REQUESTS:
@@ -105,12 +128,12 @@ def _agents(rows: Sequence[Row], _seed: int) -> Iterator[Request]:
     """A step's prompt begins with what it shares with an earlier step of its session; the rest of it is new."""
     sessions: dict[str, list[tuple[object, int]]] = {}
     for step, row in enumerate(rows):
-        prompt, output = (max(1, int(row[key]) // CHARS_PER_TOKEN) for key in ("prompt_chars", "output_chars"))
-        shared = int(row["shared_prefix_chars"]) // CHARS_PER_TOKEN // BLOCK_TOKENS
+        prompt, output = (max(1, _tokens(row, key, CHARS_PER_TOKEN)) for key in ("prompt_chars", "output_chars"))
+        shared = max(0, _tokens(row, "shared_prefix_chars", CHARS_PER_TOKEN * BLOCK_TOKENS))
         before = sessions.get(row["session"], [])[:shared]
         new = [((step, part), BLOCK_TOKENS) for part in range(len(before), prompt // BLOCK_TOKENS)]
         prefix = sessions[row["session"]] = [*before, *new]
-        yield Request(float(row["t_s"]), prompt, output, tuple(prefix))
+        yield Request(_seconds(row, "t_s"), prompt, output, tuple(prefix))
 
 
 _FORMATS: Final[Sequence[tuple[frozenset[str], Callable[[Sequence[Row], int], Iterator[Request]]]]] = (

@@ -29,6 +29,14 @@ from plimsoll.core.budget import Claim, share
             {"a": 2},
             id="fixed ones count as they are",
         ),
+        pytest.param(
+            7,
+            [Claim("a", 2, held=0, wanted=4, priority=1), Claim("b", 2, held=0, wanted=1)],
+            {"a": 3, "b": 0},
+            id="nobody goes below none, whatever is asked before",
+        ),
+        pytest.param(5, [Claim("a", 2, held=1, wanted=1)], {"a": 2}, id="what is left counts in whole replicas"),
+        pytest.param(5, [Claim("a", 1, held=2, wanted=2)], {"b": 3}, id="a service that is not there yet"),
         pytest.param(1, [Claim("a", 2, held=1, wanted=1, floor=1)], {"a": 0}, id="half a replica is none"),
     ],
 )
