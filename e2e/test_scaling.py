@@ -31,6 +31,8 @@ SHORT: Final = {
     "PLIMSOLL_METRICS_STALE_SECONDS": "10",
     "PLIMSOLL_SCALE_DOWN_SECONDS": str(WINDOW_SECONDS),
 }
+FEW_BLOCKS: Final = {"extraArgs": [f"--kv-cache-memory-bytes={160 * 2359296}", "--max-num-seqs=64"]}
+"""160 blocks of Qwen3-8B: a few requests fill them."""
 L40S: Final = "NVIDIA-L40S"
 INVENTORY: Final = {"products": {L40S: {"sharedGPUs": 3}}, "priorities": {"important": 10}}
 # Requests that run at the service `front` stand for those that wait at a gateway.
@@ -157,16 +159,37 @@ def test_replicas_that_do_not_come_cause_no_more_scaling(lab: Lab, apply: Apply,
 
 
 def test_a_storm_of_preemptions_ends(lab: Lab, apply: Apply, look: Look) -> None:
-    few_blocks = {"extraArgs": [f"--kv-cache-memory-bytes={160 * 2359296}", "--max-num-seqs=64"]}
-    apply("svc", model={"id": "Qwen/Qwen3-8B"}, engine=few_blocks, contextTokens=2048)
+    apply("svc", model={"id": "Qwen/Qwen3-8B"}, engine=FEW_BLOCKS, contextTokens=2048)
     look.until("svc", "Ready", "True")
     storm = f'sum(increase(vllm:num_preemptions_total{{namespace="{look.namespace}"}}[5s]))'
     with load(lab, look, "svc", concurrency=16):
         eventually(lambda: _ask(lab, storm) > 0, within_seconds=60)
         grown = eventually(lambda: [d for d in decisions(look, "svc") if d["reason"] == "MoreDemand"])
-        assert float(grown[0]["inputs"]["replicasByBlocks"]) > 1
+        assert float(grown[0]["inputs"]["replicasByBlocks"]) > 0.85
         eventually(lambda: look.get("deployments", "svc")["status"].get("readyReplicas", 0) > 1, within_seconds=60)
         eventually(lambda: _ask(lab, storm) == 0, within_seconds=60)
+
+
+def test_a_flag_that_would_help_is_recommended_and_turned_by_nobody(lab: Lab, apply: Apply, look: Look) -> None:
+    apply("svc", model={"id": "Qwen/Qwen3-8B"}, engine=FEW_BLOCKS, contextTokens=2048, scaling={"maxReplicas": 1})
+    look.until("svc", "Ready", "True")
+    pods = {pod["metadata"]["uid"] for pod in look.all("pods")}
+
+    def advice() -> dict[str, Any]:
+        found: dict[str, Any] = look.get("vllmservices", "svc")["status"].get("recommendation") or {}
+        return found
+
+    with load(lab, look, "svc", concurrency=16):
+        told = eventually(advice, within_seconds=60)
+        assert (told["flag"], told["to"]) == ("--kv-cache-dtype", "fp8")
+        assert "waiting" in told["why"]
+        assert "(+100%)" in told["expected"]
+    eventually(lambda: not advice(), within_seconds=60)
+    assert {pod["metadata"]["uid"] for pod in look.all("pods")} == pods
+    look.kubectl("patch", "vllm", "svc", "-n", look.namespace, "--type=merge", "-p", told["patch"])
+    eventually(
+        lambda: f"--max-num-seqs={told['to']}" in look.get("vllmservices", "svc")["status"]["plan"]["choice"]["args"]
+    )
 
 
 def test_prometheus_away_moves_nothing_and_comes_back(lab: Lab, apply: Apply, look: Look) -> None:

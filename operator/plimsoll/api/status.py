@@ -259,6 +259,20 @@ class Scaling(APIModel):
     shrinks_when: Text | None = Field(default=None, description="What would take one away.")
 
 
+class Recommendation(APIModel):
+    """One engine flag that would help against what limits the service. Nobody turns it but you."""
+
+    setting: Word = Field(description="What it is, as in spec.tuning.allow.", examples=["MaxNumSeqs"])
+    flag: Word = Field(description="The flag of vllm serve.", examples=["--max-num-seqs"])
+    from_: Word = Field(alias="from", description="Its value now.")
+    to: Word = Field(description="The value to try.")
+    why: Text = Field(description="The evidence, when it was first seen.")
+    expected: Text = Field(description="What planning with it gives, against the plan that runs.")
+    risk: Text = Field(description="What may become worse.")
+    undo: Text = Field(description="How to go back.")
+    patch: Text = Field(description="The change as a JSON merge patch, for kubectl patch or for Git.")
+
+
 class Summary(APIModel):
     """Texts for the columns of `kubectl get`."""
 
@@ -302,6 +316,9 @@ class VLLMServiceStatus(APIModel):
     )
     scaling: Scaling | None = Field(default=None, description="Why the fleet has the size it has.")
     observed: Observed | None = Field(default=None, description="What the running fleet shows.")
+    recommendation: Recommendation | None = Field(
+        default=None, description="What to turn next; absent while no flag would help. spec.tuning.mode Off: never."
+    )
     decisions: tuple[Decision, ...] = Field(
         default=(), description="The last decisions, oldest first.", max_length=MAX_DECISIONS, strict=False
     )

@@ -50,6 +50,7 @@ def explain_object(service: Object) -> dict[str, Any]:
         "plan": dict(_part(status, "plan")),
         "observed": dict(observed) | {k: status[k] for k in ("replicas", "readyReplicas") if k in status},
         "scaling": dict(_part(status, "scaling")),
+        "recommendation": dict(_part(status, "recommendation")),
         "bottleneck": observed.get("bottleneck") or _UNKNOWN,
         "attention": list(attention(status)),
         "unobserved": unobserved(status),
@@ -63,6 +64,7 @@ def live_sections(told: Mapping[str, Any]) -> tuple[Section, ...]:
         Section("Needs attention", tuple(_attention_rows(told["attention"]))),
         *sections(told["plan"], told["model"]),
         Section("Observed", tuple(_observed_rows(told))),
+        Section("What to turn next", tuple(_recommended_rows(told["recommendation"]))),
         Section("Why it has this size", tuple(_size_rows(told["scaling"]))),
         Section("Last decisions, oldest first", tuple(map(_decision_row, told["decisions"]))),
         Section("The last one rests on", tuple(_grounds(told["decisions"]))),
@@ -132,6 +134,14 @@ def _observed_rows(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         yield "", f"What to do: {finding.runbook}"
     if told["unobserved"]:
         yield "not known yet", ", ".join(told["unobserved"])
+
+
+def _recommended_rows(advice: Object) -> Iterator[tuple[str, ...]]:
+    if advice:
+        yield str(advice.get("flag")), f"{advice.get('from')} -> {advice.get('to')}"
+        yield from (
+            (name, str(advice[name])) for name in ("why", "expected", "risk", "undo", "patch") if name in advice
+        )
 
 
 def _size_rows(scaling: Object) -> Iterator[tuple[str, ...]]:

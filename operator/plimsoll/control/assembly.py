@@ -9,6 +9,7 @@ from typing import Final
 from plimsoll import metrics
 from plimsoll.adapters.ports import CHILDREN, PODS, Clock, Cluster, LeaseStore, MetricsSource
 from plimsoll.control.activations import Activations
+from plimsoll.control.advisor import Advisor
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
 from plimsoll.control.budgets import Budgets
@@ -145,6 +146,7 @@ class Operator:
             Creation(cluster, clock.monotonic),
             scaler,
             observer,
+            Advisor(planner),
             autoscalers,
             optional.of,
             clock.wall_seconds,

@@ -20,7 +20,7 @@ from plimsoll.adapters.ports import (
     UnreachableError,
 )
 from plimsoll.api import names, reasons
-from plimsoll.api.v1alpha1 import ConfigRef
+from plimsoll.api.v1alpha1 import ConfigRef, VLLMServiceSpec
 from plimsoll.core.drift import digest
 from plimsoll.core.plan.asked import draft_name
 from plimsoll.core.plan.choose import plan_service
@@ -29,8 +29,9 @@ from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, fi
 from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction, to_dict
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
+from plimsoll.core.plan.result import Plan, Refusal
 from plimsoll.core.policy import PodPolicy
-from plimsoll.core.request import Request
+from plimsoll.core.request import Request, minimum_replicas
 from plimsoll.core.rollout import Outcome, Unavailable
 
 
@@ -85,6 +86,15 @@ class Planner:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
         return self._plans[key]
+
+    async def what_if(self, request: Request) -> Callable[[VLLMServiceSpec], Plan | Refusal] | None:
+        """Plans of the same request with another spec; None while its model or its claims cannot be read."""
+        try:
+            config, claims = await self._config(request), await self._claims(request)
+        except (UnreadableError, _MissingClaimError):
+            return None
+        known = replace(self.inventory(), policy=self.policy, claims=claims, pools=self.pools(request.spec.model.id))
+        return lambda spec: plan_service(spec, minimum_replicas(spec), config, known)
 
     def _forget_plans_of_another_inventory(self) -> None:
         """Another price or budget is a reason to plan anew; running plans stay until somebody accepts what it says."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.api.parse import InvalidServiceError
+from plimsoll.control.advisor import Advisor
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
@@ -89,6 +90,7 @@ class Reconciler:
     creation: Creation
     scaler: Scaler
     observer: Observer
+    advisor: Advisor
     autoscalers: Autoscalers
     kinds: Callable[[str], Kinds]
     """Optional kinds as found in a namespace."""
@@ -103,6 +105,7 @@ class Reconciler:
             self.children.forget(key)
             self.scaler.forget(key)
             self.observer.forget(key)
+            self.advisor.forget(key)
             return None
         try:
             request = read_request(service)
@@ -131,7 +134,8 @@ class Reconciler:
         told = (service.get("status") or {}).get("observed") or {}
         observed = self.observer.observe(key, request, target.revision, told, settled=now.fleets.settled)
         plan = rollout.reported_plan(target, wanted)
-        written = await self.reporter.report(key, service, facts, plan, size, observed)
+        advice = await self.advisor.advise(key, request, target.revision, observed.finding, _advised(service))
+        written = await self.reporter.report(key, service, facts, plan, size, observed, advice)
         self.scaler.reported(key, size.entries)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
@@ -315,6 +319,10 @@ class Reconciler:
         fleet = observe.fleet(live, seen.pods, size.replicas, size.floor, waits=waits, old=old)
         obstacle = hindrance.obstacle(view)
         return replace(facts, fleet=fleet, obstacle=obstacle, withheld=withheld), hindrance.due(view)
+
+
+def _advised(service: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (service.get("status") or {}).get("recommendation") or {}
 
 
 def _fails_for_good(pod: PodState) -> bool:

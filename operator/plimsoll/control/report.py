@@ -39,6 +39,7 @@ class Reporter:
         plan: Mapping[str, Any] | None,
         size: Size,
         observed: Observed = NOTHING_OBSERVED,
+        recommendation: Mapping[str, Any] | None = None,
     ) -> float | None:
         """Write the status if it says something new; the seconds until a postponed figure may be written."""
         before = service.get("status") or {}
@@ -58,6 +59,8 @@ class Reporter:
             after["plan"] = plan
         if seen := observed.status(before.get("observed") or {}, self._clock.now()):
             after["observed"] = seen
+        if recommendation:
+            after["recommendation"] = recommendation
         if size.scaling:
             after["scaling"] = size.scaling
         if decisions := ledger.added(before.get("decisions") or (), size.entries, self._clock.now()):

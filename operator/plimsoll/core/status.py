@@ -60,7 +60,9 @@ def manifest(service: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str,
 def _essence(status: Mapping[str, Any]) -> object:
     conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in status.get("conditions") or ()]
     kept = {k: status.get(k) for k in ("observedGeneration", "servedBy", "selector", "replicas", "plan", "decisions")}
-    return sorted(map(str, conditions)), kept, (status.get("observed") or {}).get("bottleneck")
+    advice = status.get("recommendation") or {}
+    said = (status.get("observed") or {}).get("bottleneck"), advice.get("flag"), advice.get("to")
+    return sorted(map(str, conditions)), kept, said
 
 
 def _matches(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:

@@ -1,0 +1,55 @@
+"""What to turn next, for each service that is limited by something a flag could mend. Nothing is changed here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from plimsoll.control.cache import Key
+from plimsoll.control.planning import Planner
+from plimsoll.core import retune
+from plimsoll.core.diagnose import Finding
+from plimsoll.core.drift import digest
+from plimsoll.core.manifests.revision import Revision
+from plimsoll.core.request import Request
+from plimsoll.core.retune import Recommendation
+
+
+@dataclass
+class Advisor:
+    """Recommendations, planned anew only when what they rest on is another."""
+
+    planner: Planner
+    _known: dict[Key, tuple[str, Recommendation | None]] = field(default_factory=dict)
+
+    def forget(self, key: Key) -> None:
+        """The service is gone."""
+        self._known.pop(key, None)
+
+    async def advise(
+        self, key: Key, request: Request, revision: Revision | None, finding: Finding | None, before: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        """``status.recommendation``; ``before`` is what stands there. None: nothing to turn, or it is turned off.
+
+        While it is not known what limits the service, what was said stays.
+        """
+        if request.spec.tuning.mode == "Off" or revision is None:
+            return None
+        if finding is None:
+            return before or None
+        found = await self._recommended(key, request, revision, finding)
+        return found.status() if found else None
+
+    async def _recommended(
+        self, key: Key, request: Request, revision: Revision, finding: Finding
+    ) -> Recommendation | None:
+        if finding.word not in retune.RULES:
+            self.forget(key)
+            return None
+        basis = digest([request.fingerprint, revision.name, finding.word])
+        if (known := self._known.get(key)) is None or known[0] != basis:
+            planning = await self.planner.what_if(request)
+            if planning is None:
+                return None
+            found = retune.recommend(finding.word, finding.message, revision.plan, request.spec, planning)
+            known = self._known[key] = (basis, found)
+        return known[1]

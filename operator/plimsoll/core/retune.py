@@ -1,0 +1,186 @@
+"""The one flag that an experienced operator would turn next, for what limits a service. Pure.
+
+The order within a finding is that of least risk; a change counts only if planning with it gives a start that holds on
+the same GPUs. What the user wrote in ``engine.extraArgs`` is never turned. Source of the order: vLLM's optimisation
+guide and ``docs/tuning.md``.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from plimsoll.api import findings
+from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.core.demand import FILLED
+from plimsoll.core.plan.extra_args import BadFlagError, read_argv
+from plimsoll.core.plan.result import Plan, Refusal, to_json
+from plimsoll.facts.engines import EngineVersion
+
+MOST_UTILISATION: Final = 0.95
+"""Above it the first allocation beside the pool ends the engine."""
+UTILISATION_STEP: Final = 0.03
+MOST_SEQUENCES: Final = 1024
+SEQUENCE_STEP: Final = 8
+LEAST_STEP_TOKENS: Final = 1024
+MOST_STEP_TOKENS: Final = 32768
+WORTH: Final = 0.02
+"""A pool that grows by less is not worth a restart."""
+FIXED: Final = ("gpu", "gpusPerReplica", "nodesPerReplica", "tensorParallel", "pipelineParallel", "dataParallel")
+
+Flags = Mapping[str, Any]
+Planning = Callable[[VLLMServiceSpec], Plan | Refusal]
+
+
+@dataclass(frozen=True)
+class Change:
+    """One flag with another value; ``setting`` is the word of ``spec.tuning.allow``."""
+
+    setting: str
+    flag: str
+    after: str
+    risk: str
+
+    @property
+    def dest(self) -> str:
+        """The flag's name as the parser has it."""
+        return self.flag.removeprefix("--").replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A change with its grounds, as ``status.recommendation`` tells it."""
+
+    change: Change
+    before: str
+    why: str
+    expected: str
+    patch: str
+    """A JSON merge patch of the VLLMService."""
+
+    def status(self) -> dict[str, str]:
+        """Without the time."""
+        change = self.change
+        return {
+            "setting": change.setting,
+            "flag": change.flag,
+            "from": self.before,
+            "to": change.after,
+            "why": self.why,
+            "expected": self.expected,
+            "risk": change.risk,
+            "undo": f"take {change.flag} out of spec.engine.extraArgs again; the pods roll back one by one",
+            "patch": self.patch,
+        }
+
+
+def recommend(
+    finding: str, why: str, plan: Mapping[str, Any], spec: VLLMServiceSpec, planning: Planning
+) -> Recommendation | None:
+    """The first change that helps against a finding and holds; None where no flag would, or all are the user's.
+
+    ``plan`` is the kept plan that runs, ``planning`` makes one of a spec.
+    """
+    rule = RULES.get(finding)
+    if rule is None:
+        return None
+    try:
+        flags, own = _flags(plan, plan["choice"]["args"]), _flags(plan, spec.engine.extra_args)
+    except BadFlagError:
+        return None
+    tried = (_tried(change, flags, why, plan, spec, planning) for change in rule(flags, plan) if change.dest not in own)
+    return next((found for found in tried if found is not None), None)
+
+
+def _flags(plan: Mapping[str, Any], args: Sequence[str]) -> dict[str, Any]:
+    """An argv by the names that the parser of the plan's release gives."""
+    version = EngineVersion.parse(plan["choice"]["engineVersion"])
+    return {argument.flag.dest: argument.value for argument in read_argv(args, version)}
+
+
+def _tried(
+    change: Change, flags: Flags, why: str, plan: Mapping[str, Any], spec: VLLMServiceSpec, planning: Planning
+) -> Recommendation | None:
+    args = [*spec.engine.extra_args, f"{change.flag}={change.after}"]
+    engine = spec.engine.model_copy(update={"extra_args": tuple(args)})
+    found = planning(spec.model_copy(update={"engine": engine}))
+    if isinstance(found, Refusal):
+        return None
+    after = to_json(found)
+    same = all(after["choice"].get(key) == plan["choice"].get(key) for key in FIXED)
+    expected = list(_expected(plan, after))
+    if not same or not expected or _late(after, spec):
+        return None
+    patch = json.dumps({"spec": {"engine": {"extraArgs": args}}})
+    return Recommendation(change, str(flags.get(change.dest, "unset")), why, "; ".join(expected), patch)
+
+
+def _expected(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """What the arithmetic says would change; nothing: not worth a restart."""
+    old, new = before["kv"]["tokens"], after["kv"]["tokens"]
+    if abs(new - old) >= WORTH * old:
+        yield f"KV cache of an engine {old:,} -> {new:,} tokens ({new / old - 1:+.0%})"
+    flags = [_flags(before, each["choice"]["args"]) for each in (before, after)]
+    for name, words in (("max_num_seqs", "requests at once, at most"), ("max_num_batched_tokens", "tokens a step")):
+        was, now = (each.get(name) for each in flags)
+        if was != now:
+            yield f"{words}: {was} -> {now}"
+    for key, words in (("ttft", "time to first token"), ("itl", "between two tokens")):
+        was_ms, now_ms = (((each.get("latency") or {}).get(f"{key}Ms") or {}).get("mid") for each in (before, after))
+        if was_ms and now_ms and abs(now_ms - was_ms) >= WORTH * was_ms:
+            yield f"{words}, expected: {was_ms:.3g} -> {now_ms:.3g} ms"
+
+
+def _late(plan: Mapping[str, Any], spec: VLLMServiceSpec) -> bool:
+    """Whether the plan itself expects to break the targets that it was asked to meet."""
+    return bool(spec.slo) and plan.get("sloMet") == "no"
+
+
+def _more_sequences(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
+    """As many as the pool holds of typical requests, twice as many as now at most."""
+    now = int(flags.get("max_num_seqs") or 0)
+    typical = (plan.get("typical") or {}).get("blocks") or plan["kv"].get("blocksPerRequestAtLoad") or 0
+    room = int(FILLED * (plan["kv"]["numBlocks"] - 1) / typical) if typical else 2 * now
+    after = min(2 * now, room, MOST_SEQUENCES) // SEQUENCE_STEP * SEQUENCE_STEP
+    if after > now > 0:
+        risk = "more requests share each step: tokens come slower, and a full KV cache preempts"
+        yield Change("MaxNumSeqs", "--max-num-seqs", str(after), risk)
+
+
+def _more_cache(flags: Flags, _plan: Mapping[str, Any]) -> Iterator[Change]:
+    """More of the GPU first, which changes no answer; 8 bits a value only after it."""
+    now = float(flags.get("gpu_memory_utilization") or 0)
+    after = min(MOST_UTILISATION, round(now + UTILISATION_STEP, 2))
+    if after > now > 0 and not flags.get("kv_cache_memory_bytes"):
+        risk = "less memory is left beside the KV cache: a long prompt or another process may end the engine"
+        yield Change("GPUMemoryUtilization", "--gpu-memory-utilization", f"{after:g}", risk)
+    if str(flags.get("kv_cache_dtype", "auto")) in ("auto", "bfloat16"):
+        risk = "answers change a little: compare them on your own prompts before users see them"
+        yield Change("KVCacheDtype", "--kv-cache-dtype", "fp8", risk)
+
+
+def _larger_steps(flags: Flags, _plan: Mapping[str, Any]) -> Iterator[Change]:
+    now = int(flags.get("max_num_batched_tokens") or 0)
+    if 0 < now <= MOST_STEP_TOKENS // 2:
+        risk = "a step with long prompts takes longer: tokens of the others come later"
+        yield Change("MaxNumBatchedTokens", "--max-num-batched-tokens", str(2 * now), risk)
+
+
+def _smaller_steps(flags: Flags, _plan: Mapping[str, Any]) -> Iterator[Change]:
+    now, sequences = int(flags.get("max_num_batched_tokens") or 0), int(flags.get("max_num_seqs") or 0)
+    after = now // 2
+    if after >= max(LEAST_STEP_TOKENS, sequences):
+        risk = "prompts take more steps: first tokens come later"
+        yield Change("MaxNumBatchedTokens", "--max-num-batched-tokens", str(after), risk)
+    fewer = sequences * 3 // 4 // SEQUENCE_STEP * SEQUENCE_STEP
+    if fewer >= SEQUENCE_STEP:
+        risk = "fewer requests run at once: the others wait"
+        yield Change("MaxNumSeqs", "--max-num-seqs", str(fewer), risk)
+
+
+RULES: Final[Mapping[str, Callable[[Flags, Mapping[str, Any]], Iterator[Change]]]] = {
+    findings.SEQUENCE_CAP_BOUND.name: _more_sequences,
+    findings.KV_BOUND.name: _more_cache,
+    findings.PREFILL_BOUND.name: _larger_steps,
+    findings.DECODE_BOUND.name: _smaller_steps,
+}

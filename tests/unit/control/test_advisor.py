@@ -1,0 +1,93 @@
+"""Recommendations come with what limits a service, are planned once, and go with it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from plimsoll.api import findings
+from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.control.advisor import Advisor
+from plimsoll.control.cache import Key
+from plimsoll.core import rollout
+from plimsoll.core.diagnose import Finding
+from plimsoll.core.manifests.revision import Revision
+from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.model import bundled_config
+from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.request import Request, read_request
+
+KEY = Key("llm", "svc")
+CAPPED = Finding(findings.SEQUENCE_CAP_BOUND, "8 of at most 8 requests run, 12 wait")
+CALM = Finding(findings.HEALTHY, "nothing limits it")
+
+
+def request_of(**spec: Any) -> Request:
+    base = {
+        "model": {"id": "Qwen/Qwen3-8B"},
+        "hardware": {"gpu": "NVIDIA-L40S", "maxGPUs": 2},
+        "contextTokens": 8192,
+        "load": {"concurrency": 2, "promptTokens": 500, "outputTokens": 100},
+    }
+    return read_request({"metadata": {"name": "svc", "namespace": "llm", "uid": "u"}, "spec": base | spec})
+
+
+def plan_of(spec: VLLMServiceSpec) -> Plan | Refusal:
+    return plan_service(spec, 1, bundled_config("Qwen/Qwen3-8B"))
+
+
+def revision_of(request: Request) -> Revision:
+    plan = plan_of(request.spec)
+    assert isinstance(plan, Plan)
+    return rollout.render(request, plan, 1)
+
+
+class Planner:
+    """Plans, and counts how often it was asked to."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    async def what_if(self, _request: Request) -> Callable[[VLLMServiceSpec], Plan | Refusal]:
+        self.asked += 1
+        return plan_of
+
+
+@pytest.fixture
+def planner() -> Planner:
+    return Planner()
+
+
+@pytest.fixture
+def advisor(planner: Planner) -> Advisor:
+    return Advisor(planner)  # type: ignore[arg-type]
+
+
+async def test_it_is_planned_once_while_the_same_limits(advisor: Advisor, planner: Planner) -> None:
+    request = request_of()
+    revision = revision_of(request)
+    first = await advisor.advise(KEY, request, revision, CAPPED, {})
+    assert first is not None
+    assert first["flag"] == "--max-num-seqs"
+    assert int(first["to"]) > int(first["from"])
+    later = Finding(findings.SEQUENCE_CAP_BOUND, "8 of at most 8 requests run, 40 wait")
+    assert await advisor.advise(KEY, request, revision, later, first) == first
+    assert planner.asked == 1
+    other = request_of(engine={"extraArgs": ["--max-num-seqs=16"]})
+    assert await advisor.advise(KEY, other, revision_of(other), CAPPED, first) is None
+    assert planner.asked == 2
+
+
+async def test_it_goes_with_its_reason_and_stays_while_nothing_is_known(advisor: Advisor) -> None:
+    request = request_of()
+    revision = revision_of(request)
+    said = await advisor.advise(KEY, request, revision, CAPPED, {})
+    assert said is not None
+    assert await advisor.advise(KEY, request, revision, None, said) == said
+    assert await advisor.advise(KEY, request, revision, CALM, said) is None
+
+
+async def test_turned_off_it_says_nothing(advisor: Advisor, planner: Planner) -> None:
+    request = request_of(tuning={"mode": "Off"})
+    assert await advisor.advise(KEY, request, revision_of(request), CAPPED, {"flag": "--max-num-seqs"}) is None
+    assert planner.asked == 0
