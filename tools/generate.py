@@ -25,7 +25,7 @@ from plimsoll.api.schema import CRD_NAME, resource_schema
 from plimsoll.cli import crd
 from plimsoll.metrics import REGISTRY
 from plimsoll.settings import PREFIX, Settings
-from tools import argocd, audit_rules_page
+from tools import argocd, audit_picture, audit_rules_page
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = Path("charts", "plimsoll")
@@ -48,6 +48,7 @@ def generated() -> dict[Path, str]:
         CHART / "README.md": "\n".join(_chart_readme()),
         Path("docs", "reference.md"): "\n".join(_reference()),
         Path("docs", "audit-rules.md"): audit_rules_page.page(_BY),
+        Path("docs", "audit.svg"): audit_picture.picture(ROOT),
         Path("deploy", "argocd", "argocd-cm.yaml"): f"# {_BY_SCRIPTS}\n{argocd.config_map()}",
     }
 

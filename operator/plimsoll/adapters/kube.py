@@ -82,25 +82,29 @@ class _Discovery:
     resources: frozenset[tuple[str, str, str]]
 
 
-async def load_configuration(kubeconfig: str = "") -> Configuration:
+async def load_configuration(kubeconfig: str = "", context: str = "") -> Configuration:
     """Credentials: the named kubeconfig, else the pod's service account, else the user's default kubeconfig.
+
+    ``context``: another than the kubeconfig's current one; no service account is then looked for.
 
     Raises CredentialsError when there are none.
     """
     try:
-        return await _load(kubeconfig)
+        return await _load(kubeconfig, context)
     except (config.ConfigException, OSError, yaml.YAMLError, *_STUMBLES) as error:
         where = kubeconfig or "the pod's service account or ~/.kube/config"
         raise CredentialsError(f"no usable Kubernetes credentials in {where}: {error}") from error
 
 
-async def _load(kubeconfig: str) -> Configuration:
+async def _load(kubeconfig: str, context: str) -> Configuration:
     configuration = Configuration()
     # Kopf ignores proxy variables unless told otherwise; two halves of one operator must take the same road.
     configuration.client_session_kwargs = {"trust_env": False}
     configuration.connection_pool_maxsize = 32
-    if kubeconfig:
-        await config.load_kube_config(config_file=kubeconfig, client_configuration=configuration)
+    if kubeconfig or context:
+        await config.load_kube_config(
+            config_file=kubeconfig or None, context=context or None, client_configuration=configuration
+        )
         return configuration
     try:
         config.load_incluster_config(client_configuration=configuration)
@@ -116,6 +120,15 @@ def default_namespace(kubeconfig: str = "") -> str:
     except (config.ConfigException, OSError, yaml.YAMLError):
         return "default"
     return str((current.get("context") or {}).get("namespace") or "default")
+
+
+def context_names(kubeconfig: str = "") -> list[str]:
+    """Every context of a kubeconfig. Raises CredentialsError when it cannot be read."""
+    try:
+        contexts, _ = config.list_kube_config_contexts(config_file=kubeconfig or None)
+    except (config.ConfigException, OSError, yaml.YAMLError, *_STUMBLES) as error:
+        raise CredentialsError(f"no contexts in {kubeconfig or '~/.kube/config'}: {error}") from error
+    return [str(each["name"]) for each in contexts]
 
 
 class KubeCluster:
@@ -252,6 +265,11 @@ class KubeCluster:
         path, timeout = _path(PODS, namespace, pod, "log"), aiohttp.ClientTimeout(total=self._timeout, connect=5)
         raw = await _body("GET", path, await self._send("GET", path, query, None, "", timeout))
         return raw.decode("utf-8", "replace")
+
+    async def ask_pod(self, namespace: str, pod: str, port: int, path: str) -> Object:
+        """What a pod answers to a GET, as JSON, by way of the API server (a get of pods/proxy)."""
+        prefix = _path(PODS, namespace)
+        return await self._request("GET", f"{prefix}/{quote(pod, safe='')}:{port}/proxy{path}")
 
     async def replace(self, kind: Kind, manifest: Object) -> Object:
         """Replace just the version that the manifest names; ConflictError when it has changed since.

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from plimsoll.cli.audit_cluster import Live, audit_cluster
 from plimsoll.cli.audit_result import Audited, Options, audit_files
 from plimsoll.cli.audit_text import markdown, table
 from plimsoll.cli.baseline import read_baseline, write_baseline
@@ -40,6 +41,22 @@ def audit(  # noqa: PLR0917 - a command has as many options as it has
         list[str] | None,
         typer.Argument(metavar="FILE…", help="Manifests or Helm values: files, folders, or - for stdin."),
     ] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Read a live cluster: lists and gets, nothing else.")
+    ] = False,
+    namespace: Annotated[
+        list[str] | None, typer.Option("--namespace", "-n", help="Only this namespace of the cluster; several times.")
+    ] = None,
+    context: Annotated[
+        list[str] | None, typer.Option(help="A context of the kubeconfig, else the current one; several times.")
+    ] = None,
+    all_contexts: Annotated[
+        bool, typer.Option("--all-contexts", help="Every context of the kubeconfig, one by one.")
+    ] = False,
+    prometheus: Annotated[
+        str | None, typer.Option(metavar="URL", help="Ask this Prometheus what the workloads really used.")
+    ] = None,
+    period: Annotated[str, typer.Option(help="How far back Prometheus is asked: 12h, 7d, 2w.")] = "7d",
     gpu: Annotated[
         str | None, typer.Option(help="The GPU product where manifests name none, e.g. NVIDIA-L4 or H100.")
     ] = None,
@@ -63,7 +80,7 @@ def audit(  # noqa: PLR0917 - a command has as many options as it has
     """Find what is wrong with vLLM workloads: what will not start, break, waste GPUs, is insecure or fragile.
 
     Reads Deployments, StatefulSets, LeaderWorkerSets, Jobs, Pods, KServe, KubeAI, KAITO and production-stack objects,
-    their Helm values, and the Services, autoscalers, claims and ConfigMaps around them. Changes nothing and needs no
+    their Helm values, and the Services, autoscalers, claims and ConfigMaps around them. Changes nothing; files need no
     network. Every rule: docs/audit-rules.md.
 
     \b
@@ -71,13 +88,20 @@ def audit(  # noqa: PLR0917 - a command has as many options as it has
       helm template mychart | plimsoll audit -
       plimsoll audit k8s/ --gpu NVIDIA-L4 --fail-on warning
       plimsoll audit k8s/ -o sarif > audit.sarif
+      plimsoll audit --cluster -n llm --prometheus http://localhost:9090 --period 14d
 
     Exit code 0: nothing of --fail-on's severity or worse. 1: something. 2: something could not be read; the rest is
     judged all the same. 3: something asked for could not be reached.
     """
     accepted = read_baseline(baseline)
     options = Options(gpu, model_config, hub=hub, ignored=frozenset(ignore or ()), accepted=accepted)
-    audited = audit_files(_asked(files), options)
+    live = Live(tuple(namespace or ()), tuple(context or ()), everything=all_contexts)
+    wanted = cluster or all_contexts or bool(context)
+    audited = audit_cluster(live, options) if wanted else audit_files(_asked(files), options)
+    if prometheus is not None:
+        from plimsoll.cli.audit_usage import add_usage, period_seconds  # noqa: PLC0415 - files need no client
+
+        add_usage(audited, prometheus, period_seconds(period))
     for line in (*audited.bad, *audited.notes):
         complain(line)
     _print(audited, output)
@@ -92,7 +116,7 @@ def audit(  # noqa: PLR0917 - a command has as many options as it has
 
 def _asked(files: Sequence[str] | None) -> Sequence[str]:
     if not files:
-        complain("name files or folders, or - for stdin")
+        complain("name files or folders, - for stdin, or --cluster")
         raise typer.Exit(BAD_INPUT)
     return files
 

@@ -122,7 +122,7 @@ class Audited:
 
     def as_json(self) -> dict[str, Any]:
         """One object: findings, servers with what the engine gets, what could not be read or judged."""
-        by_group = Counter(finding.rule.group for _, finding in self.findings)
+        by_group = Counter(finding.group for _, finding in self.findings)
         return {
             "findings": [_finding_json(each, finding) for each, finding in self.findings],
             "servers": [_server_json(each) for each in self.judged],
@@ -194,7 +194,7 @@ def _finding_json(judged: Judged, finding: Finding) -> dict[str, Any]:
     return {
         "id": finding.rule.id,
         "severity": finding.severity.value,
-        "group": finding.rule.group.value,
+        "group": finding.group.value,
         "title": finding.rule.title,
         "object": {"kind": judged.server.kind, "namespace": judged.server.namespace, "name": judged.server.name},
         "container": judged.server.container_name,

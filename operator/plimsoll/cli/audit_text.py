@@ -20,7 +20,7 @@ def table(audited: Audited) -> Iterator[str]:
         yield typer.style(f"{judged.object_name}  {_place(judged)}", bold=True)
         yield f"  {about(judged)}"
         for group in Group:
-            of_group = [finding for finding in found if finding.rule.group is group]
+            of_group = [finding for finding in found if finding.group is group]
             if of_group:
                 yield f"  {group.value}"
                 yield from _findings(judged, of_group)
@@ -58,7 +58,8 @@ def _findings(judged: Judged, found: Sequence[Finding]) -> Iterator[str]:
     for finding in found:
         word = typer.style(f"{finding.severity.value:8}", fg=_COLOURS[finding.severity])
         yield f"    {word} {finding.message}"
-        yield f"             {judged.where(finding)[1]}: {finding.rule.id} · fix: {finding.fix}"
+        line = f"{judged.where(finding)[1]}: " if judged.place.node is not None else ""
+        yield f"             {line}{finding.rule.id} · fix: {finding.fix}"
 
 
 def markdown(audited: Audited) -> Iterator[str]:
@@ -83,7 +84,7 @@ def markdown(audited: Audited) -> Iterator[str]:
 
 def _place(judged: Judged) -> str:
     file, line = judged.where()
-    return f"{file}:{line}"
+    return f"{file}:{line}" if judged.place.node is not None else file
 
 
 def _cell(text: str) -> str:

@@ -22,6 +22,7 @@ class Place:
     name: str
     lines_before: int
     node: yaml.Node | None
+    """None for what no file holds."""
 
     def at(self, path: str = "") -> str:
         """``file:line`` of a field, or of the nearest thing around it that is there."""

@@ -46,7 +46,7 @@ def _server(audited: Audited, judged: Judged, anchor: str) -> str:
 
 def _groups(judged: Judged, found: Sequence[Finding]) -> Iterator[str]:
     for group in Group:
-        rows = "".join(_row(judged, each) for each in found if each.rule.group is group)
+        rows = "".join(_row(judged, each) for each in found if each.group is group)
         if rows:
             yield f"<h3>{escape(group.value)}</h3><table>{rows}</table>"
 

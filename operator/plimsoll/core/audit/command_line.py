@@ -97,6 +97,7 @@ def removed_flag(server: Server, evidence: Evidence) -> Iterator[Hit]:
             f"flag removed or renamed in recent vLLM: {use.written} (last seen in {last}){now}{instead}",
             server.word_field(use.index),
             severity,
+            group=Group.START if now else None,
         )
 
 

@@ -25,9 +25,14 @@ def does_not_fit(server: Server, evidence: Evidence) -> Iterator[Hit]:
     if found is None or found["outcome"] != "refused" or found["reason"] == "bad_flag":
         return
     fits = found.get("estimated_max_model_len")
-    fix = f"--max-model-len {fits} fits" if fits else None
+    spare = f"--tensor-parallel-size {server.gpus} for the GPUs that are asked for" if _has_idle_gpus(server) else ""
+    fix = ", or ".join(each for each in (f"--max-model-len {fits} fits" if fits else "", spare) if each) or None
     path = server.flag_field("max_model_len") if fits else server.flag_field("tensor_parallel_size")
     yield Hit(f"{server.model} on {server.product}: {found['message']}", path, fix=fix)
+
+
+def _has_idle_gpus(server: Server) -> bool:
+    return server.ranks == 1 and server.gpus in {2, 4, 8} and not _over_nodes(server)
 
 
 @rule(

@@ -34,4 +34,5 @@ def judge(server: Server, planner: Planner) -> Judgement:
 def _findings(server: Server, evidence: Evidence) -> Iterator[Finding]:
     for rule in RULES.values():
         for hit in rule.check(server, evidence):
-            yield Finding(rule, hit.severity or rule.severity, hit.message, hit.fix or rule.fix, hit.path)
+            severity, group = hit.severity or rule.severity, hit.group or rule.group
+            yield Finding(rule, severity, group, hit.message, hit.fix or rule.fix, hit.path)

@@ -185,11 +185,24 @@ def progress_deadline_too_short(server: Server, evidence: Evidence) -> Iterator[
 def two_writers_of_replicas(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """An autoscaler and a fixed number."""
     for scaler in server.scalers:
-        if server.replicas is not None and server.candidate.replicas_path == "spec.replicas":
+        if server.replicas is not None and _somebody_fixes_replicas(server):
             yield Hit(
                 f"two writers of replicas: {scaler} and a fixed replicas field ({server.replicas})",
                 server.candidate.replicas_path,
             )
+
+
+def _somebody_fixes_replicas(server: Server) -> bool:
+    """In a file the number stands there; in a cluster it always does: then who wrote it decides."""
+    metadata = part(server.manifest, "metadata")
+    if "uid" not in metadata:
+        return server.candidate.replicas_path == "spec.replicas"
+    applied = text(part(metadata, "annotations"), "kubectl.kubernetes.io/last-applied-configuration")
+    if applied is not None:
+        return re.search(r'"replicas":\s*\d', applied) is not None
+    managers = entries(metadata, "managedFields")
+    appliers = [each for each in managers if each.get("operation") == "Apply" and each.get("subresource") != "scale"]
+    return any("f:replicas" in part(each, "fieldsV1", "f:spec") for each in appliers)
 
 
 @rule(

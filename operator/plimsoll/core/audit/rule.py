@@ -33,12 +33,13 @@ class Group(StrEnum):
 
 
 class Hit(NamedTuple):
-    """One find: what will happen, and the field it is about. ``severity`` and ``fix`` where they are not the rule's."""
+    """One find: what will happen, and the field it is about; the rest where it is not the rule's."""
 
     message: str
     path: str
     severity: Severity | None = None
     fix: str | None = None
+    group: Group | None = None
 
 
 Check = Callable[[Server, Evidence], Iterator[Hit]]
@@ -63,6 +64,7 @@ class Finding:
 
     rule: Rule
     severity: Severity
+    group: Group
     message: str
     fix: str
     path: str

@@ -1,7 +1,7 @@
 """Objects → vLLM servers."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from plimsoll.core.workloads.candidates import Candidate, candidates
@@ -21,11 +21,13 @@ _OWNED: Final = frozenset({"ReplicaSet", "Pod", "Job"})
 
 @dataclass(frozen=True)
 class Known:
-    """What is known from outside the manifests: the GPU product, and releases that running engines report."""
+    """What is known from outside the manifests: the GPU product; of running workloads, by ``key_of``, more."""
 
     product: str | None = None
-    releases: Mapping[str, Release] | None = None
-    """By ``namespace/kind/name`` of the workload."""
+    releases: Mapping[str, Release] = field(default_factory=dict)
+    """What the engines say of themselves."""
+    products: Mapping[str, str] = field(default_factory=dict)
+    """The product of the nodes that the pods run on."""
 
 
 NOTHING_KNOWN: Final = Known()
@@ -61,9 +63,15 @@ def _servers(candidate: Candidate, around: Neighbours, known: Known) -> Iterator
     if candidate.scope == "values":
         found = [each for each in found if each.form != DEFAULT]
     for launch in found:
-        key = f"{namespace}/{candidate.manifest.get('kind')}/{text(candidate.manifest, 'metadata', 'name')}"
-        live = (known.releases or {}).get(key)
-        yield Server(candidate, _with_config(launch, files), variables, around, known.product, live)
+        key = key_of(candidate.manifest)
+        product, live = known.products.get(key, known.product), known.releases.get(key)
+        yield Server(candidate, _with_config(launch, files), variables, around, product, live)
+
+
+def key_of(manifest: Tree) -> str:
+    """``namespace/kind/name``."""
+    meta = "metadata"
+    return f"{text(manifest, meta, 'namespace') or ''}/{manifest.get('kind')}/{text(manifest, meta, 'name') or ''}"
 
 
 def _names_model(argv: Iterable[str]) -> bool:
