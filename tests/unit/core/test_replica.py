@@ -115,8 +115,8 @@ def test_what_a_request_takes_by_a_plan_of_the_first_release(
 
 def test_what_a_plan_does_not_say_is_not_made_up() -> None:
     found = capacity_of(OLD, request_of(load=LOAD, slo={"ttft": "2s", "percentile": 90}).spec)
-    unknown = (found.max_num_seqs, found.load_seconds, found.prefill_seconds_per_token, found.decode_step_seconds)
-    assert unknown == (0, 0, 0, 0)
+    assert found.max_num_seqs == found.load_seconds == 0
+    assert found.prefill_seconds_per_token == found.decode_step_seconds == 0
     assert (found.request_seconds, found.prompt_tokens, found.ttft_seconds) == (0, 2000, 2.0)
     assert found.percentile == 0.9
 
