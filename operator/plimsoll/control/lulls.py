@@ -26,6 +26,13 @@ class Lulls:
     """What each service showed last, and for how many ticks."""
 
     _shown: dict[Key, tuple[object, int]] = field(default_factory=dict)
+    _looked_seconds: dict[Key, float] = field(default_factory=dict)
+
+    def looked_seconds(self, key: Key, newest_seconds: float) -> float:
+        """The moment of the tick that was last looked at. One that was passed over is none to decide on later: an
+        event between two looks must not find news in it.
+        """
+        return self._looked_seconds.get(key, newest_seconds)
 
     def due(self, pods_by_key: Mapping[Key, tuple[PodState, ...]], taken: Sampling) -> list[Key]:
         """Services to look at after this tick, of those whose fleets serve or load."""
@@ -35,7 +42,10 @@ class Lulls:
             for key, pods in pods_by_key.items()
         }
         self._shown = shown
-        return [key for key, (_, ticks) in shown.items() if _is_due(ticks, pods_by_key[key])]
+        due = [key for key, (_, ticks) in shown.items() if _is_due(ticks, pods_by_key[key])]
+        looked = {key: self._looked_seconds.get(key, taken.at_seconds) for key in shown}
+        self._looked_seconds = looked | dict.fromkeys(due, taken.at_seconds)
+        return due
 
     def _after(self, key: Key, now: object) -> tuple[object, int]:
         before, ticks = self._shown.get(key, (None, 0))

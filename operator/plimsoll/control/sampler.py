@@ -103,7 +103,7 @@ class Sampler:
             ready_seconds=lambda uid: found.at_seconds - self._ready_since.get(uid, found.at_seconds),
             is_new=lambda uid: self._is_new(uid, found.at_seconds),
         )
-        return Look(view, found.at_seconds)
+        return Look(view, self._lulls.looked_seconds(key, found.at_seconds))
 
     async def run(self) -> None:
         """Sample for ever; a tick that takes longer than the interval is followed by the next at once."""

@@ -61,6 +61,19 @@ def test_that_a_figure_grows_older_is_no_change() -> None:
     assert sum(looks) < 50
 
 
+def test_a_tick_that_was_passed_over_is_none_to_decide_on() -> None:
+    """Else an event long after it, when Prometheus is gone, would find something new in it."""
+    lulls = Lulls()
+    moments = []
+    for tick in range(STEADY_TICKS + 2 * SERVING_EVERY):
+        lulls.due(_pods(), Sampling(tick, 15.0 * tick, IDLE.pods))
+        moments.append(lulls.looked_seconds(KEY, 15.0 * tick))
+    steady = STEADY_TICKS
+    assert moments[:steady] == [15.0 * tick for tick in range(steady)]
+    assert len(set(moments[steady:])) == 3
+    assert lulls.looked_seconds(Key("llm", "other"), 7.0) == 7.0
+
+
 def test_a_service_that_is_gone_is_forgotten() -> None:
     lulls = Lulls()
     _looks(lulls, _pods(), IDLE, STEADY_TICKS + 1)
