@@ -304,3 +304,20 @@ def test_what_is_seen_is_told_by_status_and_metrics(lab: Lab, fleets: Look) -> N
     assert lab.operator is not None
     labels = f'namespace="{fleets.namespace}",service="rest"'
     assert lab.operator.metric(f'plimsoll_service_finding{{finding="Idle",{labels}}}') == 1
+
+
+def test_what_pods_report_of_their_cache_enters_the_next_plan(lab: Lab, fleets: Look, apply: Apply) -> None:
+    assert lab.operator is not None
+    accurate = fleets.until("rest", "KVPredictionAccurate", "True", "Predicted")
+    told = eventually(lambda: fleets.get("vllmservices", "rest")["status"]["observed"].get("pool"))
+    plan = fleets.get("vllmservices", "rest")["status"]["plan"]
+    assert told["key"] == plan["poolKey"]
+    assert f"planned {plan['kv']['numBlocks']:,}" in accurate["message"]
+    assert told["numBlocks"] != plan["kv"]["numBlocks"]
+    # Another service of the same engine, after a restart: the status is where it was kept.
+    lab.operator.stop()
+    lab.operator.start()
+    apply("next", scaling={"mode": "Fixed"}, replicas=0)
+    planned = eventually(lambda: fleets.get("vllmservices", "next").get("status", {}).get("plan"))
+    assert planned["kv"]["numBlocks"] == told["numBlocks"]
+    assert fleets.condition("rest", "PlanUpdateAvailable")["status"] == "False"

@@ -10,6 +10,7 @@ PREFIX = "PLIMSOLL_"
 _NAME = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME_LENGTH = 40
 OPTIONAL_KINDS: Final = ("LeaderWorkerSet", "PodMonitor", "InferencePool")
+_REPOSITORY: Final = r"([a-z0-9][-a-z0-9.]*(:[0-9]+)?/)?[a-z0-9][-a-z0-9._/]*"
 _LABEL: Final = r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
 
 
@@ -58,6 +59,8 @@ class Settings:
     """A scrape older than this is not believed: at least two scrape intervals."""
     scale_down_seconds: float = 600.0
     """A fleet shrinks only to the largest need of so long."""
+    teaching_images: tuple[str, ...] = ("vllm/vllm-openai",)
+    """Image repositories whose pods teach what an engine's KV cache is (docs/learning.md)."""
     pod_policy: str = ""
     """Path of the owner's pod policy (docs/pods.md); empty: the default policy."""
     inventory: str = ""
@@ -94,6 +97,7 @@ class Settings:
             metrics_window_seconds=read.number("METRICS_WINDOW_SECONDS", cls.metrics_window_seconds, 1, 3600),
             metrics_stale_seconds=read.number("METRICS_STALE_SECONDS", cls.metrics_stale_seconds, 1, 3600),
             scale_down_seconds=read.number("SCALE_DOWN_SECONDS", cls.scale_down_seconds, 1, 86_400),
+            teaching_images=read.repositories("TEACHING_IMAGES", cls.teaching_images),
             pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),
             activation=read.text("ACTIVATION", ""),
@@ -159,6 +163,16 @@ class _Reader:
         if wrong is not None:
             raise SettingsError(f"{PREFIX}{name}: {wrong!r} is not one of {', '.join(allowed)}, or none")
         return tuple(word for word in allowed if word in words)
+
+    def repositories(self, name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+        """Image repositories, without tags; none at all when it is ``none``."""
+        raw = self.env.get(PREFIX + name, "").replace(" ", "")
+        if not raw:
+            return default
+        words = () if raw.lower() == "none" else tuple(word for word in raw.split(",") if word)
+        if wrong := next((word for word in words if not re.fullmatch(_REPOSITORY, word)), None):
+            raise SettingsError(f"{PREFIX}{name}: {wrong!r} is no image repository (no tag, no digest)")
+        return words
 
     def number(self, name: str, default: float, low: float, high: float) -> float:
         raw = self.env.get(PREFIX + name)

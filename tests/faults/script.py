@@ -235,6 +235,8 @@ async def _whole_objects(run: _Run) -> None:
     data = {"plan": {"list": [{"name": "x"}], "deep": {"er": 1}}, "fingerprint": "f"}
     await run.say("a revision", server.apply(REVISIONS, manifest(REVISIONS, ns, "r", revision=1, data=data), "us"))
     await run.say("its number", server.apply(REVISIONS, manifest(REVISIONS, ns, "r", revision=2, data=data), "us"))
+    other = {**data, "fingerprint": "g"}
+    await run.say("its data", server.apply(REVISIONS, manifest(REVISIONS, ns, "r", revision=2, data=other), "us"))
 
 
 async def _watches(run: _Run) -> None:

@@ -170,6 +170,10 @@ class Plan(APIModel):
     )
     choice: Choice | None = Field(default=None, description="The configuration chosen. Absent: none is feasible.")
     kv: KVBudget | None = Field(default=None, description="The KV cache of one engine.")
+    pool_key: Word | None = Field(
+        default=None,
+        description="What decides the size of that cache, as a hash.",
+    )
     memory: tuple[MemoryItem, ...] = Field(
         default=(), description="Where the memory of the worst GPU goes.", max_length=32, strict=False
     )
@@ -195,6 +199,13 @@ class Plan(APIModel):
     )
 
 
+class ObservedPool(APIModel):
+    """What pods of one plan teach about its KV cache."""
+
+    key: Word = Field(description="Model, GPU, parallelism, engine version and memory flags, as a hash.")
+    num_blocks: Count = Field(description="Blocks of one engine.")
+
+
 class Observed(APIModel):
     """What the running fleet shows. Absent figures are unknown, never 0."""
 
@@ -214,6 +225,9 @@ class Observed(APIModel):
         default=None, description="Why that is so: values, windows, thresholds, when the bottleneck was last another."
     )
     since: Time | None = Field(default=None, description="When the bottleneck was last another.")
+    pool: ObservedPool | None = Field(
+        default=None, description="The KV cache that all engines of the running plan report: later plans start from it."
+    )
 
 
 class Decision(APIModel):

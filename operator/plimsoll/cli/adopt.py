@@ -16,10 +16,14 @@ from plimsoll.cli.text import aligned
 from plimsoll.cli.workload_files import Reading, read_objects
 from plimsoll.core.adopt.compare import Difference, differences, essential
 from plimsoll.core.adopt.service import Adopted, adopt
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.policy import Allowed, PodPolicy
 from plimsoll.facts.models import ModelConfigError, UnknownArchitecture, read_model
 
+_WILLING: Final = Inventory(policy=PodPolicy(allow=Allowed(token_secrets=("*",), host_paths=("/",))))
+"""An owner who allows what the workload has today; what the real one may refuse is listed beside the service."""
 SUFFIX: Final = "-plimsoll"
 _WIDTH: Final = 120
 
@@ -138,7 +142,7 @@ def _one(
     adopted = adopt(evidence, _model_limit(server.model or "", given, hub=options.hub), suffix)
     if adopted.manifest is None:
         return Imported(judged, adopted, None)
-    planned = plan_manifest(adopted.manifest, given, claims, hub=options.hub)
+    planned = plan_manifest(adopted.manifest, given, claims, _WILLING, hub=options.hub)
     if not isinstance(planned.outcome, Plan):
         return Imported(judged, adopted, planned)
     dropped = {each.what: each.why for each in adopted.left}

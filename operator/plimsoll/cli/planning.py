@@ -127,11 +127,12 @@ def plan_manifest(
     manifest: Mapping[str, Any],
     given: ModelConfig | None,
     claims: Mapping[tuple[str, str], tuple[str, ...]],
+    inventory: Inventory = _NOTHING_KNOWN,
     *,
     hub: bool = False,
 ) -> Planned:
     """Plan one service that no file holds."""
-    return _planned(Document("", manifest), Sources(given, {}, hub, claims), _NOTHING_KNOWN)
+    return _planned(Document("", manifest), Sources(given, {}, hub, claims), inventory)
 
 
 def _planned(document: Document, sources: Sources, inventory: Inventory) -> Planned:

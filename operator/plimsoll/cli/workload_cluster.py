@@ -38,6 +38,7 @@ WORKLOADS: Final = (
     Kind("batch", "v1", "cronjobs", "CronJob"),
     LEADER_WORKER_SETS,
     Kind("serving.kserve.io", "v1beta1", "inferenceservices", "InferenceService"),
+    Kind("serving.kserve.io", "v1alpha2", "llminferenceservices", "LLMInferenceService"),
     Kind("serving.kserve.io", "v1alpha1", "llminferenceservices", "LLMInferenceService"),
     Kind("serving.kserve.io", "v1alpha1", "servingruntimes", "ServingRuntime"),
     Kind("kubeai.org", "v1", "models", "Model"),
@@ -117,7 +118,9 @@ class Reader:
 
     async def _served(self, kinds: Collection[Kind]) -> list[Kind]:
         served = await self._cluster.which_served([kind for kind in kinds if kind.group])
-        return [kind for kind in kinds if not kind.group or kind in served]
+        found = [kind for kind in kinds if not kind.group or kind in served]
+        # Of several versions of one kind the first: they are the same objects.
+        return list({(kind.group, kind.plural): kind for kind in reversed(found)}.values())[::-1]
 
     async def _list(self, kind: Kind, namespaces: Iterable[str | None]) -> None:
         for namespace in namespaces:

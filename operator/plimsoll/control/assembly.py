@@ -25,6 +25,7 @@ from plimsoll.control.loop import Loop
 from plimsoll.control.observer import Observer
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
+from plimsoll.control.pools import Pools
 from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
@@ -105,10 +106,11 @@ class Operator:
             cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds, settings.optional_kinds
         )
         sweep.optional = optional.usable
-        planner = Planner(cluster, settings.namespace, clock.monotonic, outside.inventory, outside.policy)
+        pools = Pools(settings.teaching_images)
+        planner = Planner(cluster, settings.namespace, clock.monotonic, outside.inventory, outside.policy, pools.of)
         reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
         sampler = Sampler(outside.metrics, cache, queue, clock.monotonic, _asking(settings))
-        observer, blind = Observer(sampler), not sampler.configured
+        observer, blind = Observer(sampler, pools), not sampler.configured
         activations = Activations(
             outside.activation,
             outside.metrics,

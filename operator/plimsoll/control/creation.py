@@ -16,7 +16,7 @@ from plimsoll.core.pods import PodState
 log = logging.getLogger("plimsoll.creation")
 
 FRESH_SECONDS: Final = 10.0
-FORBIDDEN_SECONDS: Final = 60.0
+FORBIDDEN_SECONDS: Final = 30.0
 REMEMBERED: Final = 512
 
 

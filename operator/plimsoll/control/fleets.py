@@ -43,6 +43,11 @@ class Fleets:
         return cls(mine, other, found, _read(found), _read(old), unseen)
 
     @property
+    def settled(self) -> bool:
+        """Whether all pods are of the template that the workload has now."""
+        return self.old is None and self.live is not None and not self.live.mixed
+
+    @property
     def place(self) -> tuple[Kind, str]:
         """Where the workload that is meant is found."""
         return address(self.mine)

@@ -1,17 +1,21 @@
 """Watches what limits each service, a tick after the other: what was said of it stays until it is no longer so."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from plimsoll import metrics
 from plimsoll.control.cache import Key
+from plimsoll.control.pools import Pools
 from plimsoll.control.sampler import Sampler
-from plimsoll.core import availability, latencies, observed
+from plimsoll.core import availability, latencies, observed, pools
 from plimsoll.core.diagnose import Finding, diagnose
 from plimsoll.core.evidence import Case
 from plimsoll.core.latencies import Targets
+from plimsoll.core.manifests.image import image_of
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.observed import Figures, Observed
+from plimsoll.core.pools import Pool
 from plimsoll.core.replica import capacity_of
 from plimsoll.core.request import Request
 from plimsoll.core.sampling import Sampling
@@ -28,17 +32,21 @@ class _Memory:
     slo: Steady[Verdict] = field(default_factory=Steady)
     finding: Steady[Finding] = field(default_factory=Steady)
     figures: Figures = field(default_factory=Figures)
+    prediction: Steady[Verdict] = field(default_factory=Steady)
+    pool: Pool | None = None
 
 
 class Observer:
     """What is said of every service. It forgets with the process; the status keeps what was said last."""
 
-    def __init__(self, sampler: Sampler) -> None:
+    def __init__(self, sampler: Sampler, known: Pools) -> None:
         self._sampler = sampler
+        self._pools = known
         self._memories: dict[Key, _Memory] = {}
 
     def forget(self, key: Key) -> None:
         """The service is gone."""
+        self._pools.forget(key)
         if (memory := self._memories.pop(key, None)) and memory.finding.said:
             metrics.show(metrics.FINDING, *key, None, memory.finding.said.word)
 
@@ -46,22 +54,43 @@ class Observer:
         """Another operator has led meanwhile: what was remembered may not be so any more."""
         self._memories.clear()
 
-    def observe(self, key: Key, request: Request, revision: Revision | None) -> Observed:
-        """What the service's engines show, with the newest tick counted once however often this is asked."""
+    def observe(
+        self,
+        key: Key,
+        request: Request,
+        revision: Revision | None,
+        before: Mapping[str, Any] | None = None,
+        *,
+        settled: bool = True,
+    ) -> Observed:
+        """What the service's engines show, with the newest tick counted once however often this is asked.
+
+        ``before``: ``status.observed`` as it was written last. ``settled``: all pods are of the ``revision``.
+        """
         if not self._sampler.configured:
             said = availability.without_prometheus()
             return Observed(said, replace(said, message="without Prometheus no latency is known"))
         found, look = self._sampler.newest, self._sampler.look(key)
-        if found is None or look is None or revision is None:
+        memory = self._memories.get(key) or _Memory(pool=pools.told(before or {}))
+        if revision is None:
             return Observed()
-        memory = self._memories.get(key, _Memory())
-        if found.tick != memory.tick:
+        if found is not None and look is not None and found.tick != memory.tick:
             case = self._case(request, revision, look.view)
-            before, memory = memory, _after(memory, found, case, key.namespace)
+            earlier, memory = memory, _after(memory, found, case, key.namespace)
+            memory = _with_pool(memory, look.view, revision.plan) if settled else memory
             self._memories[key] = memory
             _show(key, revision, case, memory)
-            _show_finding(key, before.finding.said, memory.finding.said)
-        return Observed(memory.available.said, memory.slo.said, memory.finding.said, memory.figures)
+            _show_finding(key, earlier.finding.said, memory.finding.said)
+        mine = memory.pool if memory.pool and memory.pool.key == revision.plan.get("poolKey") else None
+        self._pools.note(key, request.spec.model.id, image_of(revision.template), mine)
+        return Observed(
+            memory.available.said,
+            memory.slo.said,
+            memory.prediction.said,
+            mine,
+            memory.finding.said,
+            memory.figures,
+        )
 
     def _case(self, request: Request, revision: Revision, view: FleetView) -> Case:
         capacity = capacity_of(revision.plan, request.spec, view)
@@ -77,13 +106,20 @@ class Observer:
 def _after(memory: _Memory, found: Sampling, case: Case, namespace: str) -> _Memory:
     available = memory.available.after(availability.judge(case.view, found, namespace))
     figures = memory.figures.after(observed.figures(case.view, case.capacity))
-    return _Memory(
+    return replace(
+        memory,
         tick=found.tick,
         available=available,
         slo=memory.slo.after(latencies.judge(case.view, case.targets)),
         finding=memory.finding.after(diagnose(case)),
         figures=memory.figures if _missed_one(available, case) else figures,
     )
+
+
+def _with_pool(memory: _Memory, view: FleetView, plan: Mapping[str, Any]) -> _Memory:
+    """What the fleet shows of its KV cache, once all its pods are of one plan."""
+    prediction = memory.prediction.after(pools.judge(view, plan))
+    return replace(memory, prediction=prediction, pool=pools.after(memory.pool, view, plan))
 
 
 def _missed_one(available: Steady[Verdict], case: Case) -> bool:

@@ -53,6 +53,8 @@ class Planner:
     monotonic: Callable[[], float]
     inventory: Callable[[], Inventory] = Inventory
     policy: PodPolicy = field(default_factory=PodPolicy)
+    pools: Callable[[str], Mapping[str, int]] = lambda _model: {}
+    """KV blocks that running engines of a model report, by what decides them."""
     _inventory: Inventory = field(default_factory=Inventory)
     _plans: OrderedDict[str, Outcome] = field(default_factory=OrderedDict)
     _catalogue: Files = field(default_factory=dict)
@@ -74,9 +76,10 @@ class Planner:
         # No part of the fingerprint, but of what a plan may count on: bounds of replicas, leave to take fp8 KV.
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas, request.spec.tuning.model_dump())
         self._forget_plans_of_another_inventory()
-        key = digest([request.fingerprint, *bounds, *seen, claims, to_dict(correction)])
+        pools = self.pools(request.spec.model.id)
+        key = digest([request.fingerprint, *bounds, *seen, claims, to_dict(correction), sorted(pools.items())])
         if key not in self._plans:
-            known = replace(self._inventory, policy=self.policy, claims=claims)
+            known = replace(self._inventory, policy=self.policy, claims=claims, pools=pools)
             self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, known, correction)
             while len(self._plans) > REMEMBERED_PLANS:
                 self._plans.popitem(last=False)

@@ -63,8 +63,6 @@ class _Seen:
     fleets: Fleets
     pods: tuple[PodState, ...]
     """Of the fleet, those that are leaving left out."""
-    blind: bool = False
-    """Pods may not be listed: that none is known does not mean that none serves."""
     tried: str = ""
     """What came of a second try to plan, when nothing did."""
     finding: Finding | None = None
@@ -133,7 +131,8 @@ class Reconciler:
         if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, now, size, step, applied, policy)
-        observed = self.observer.observe(key, request, target.revision)
+        told = (service.get("status") or {}).get("observed") or {}
+        observed = self.observer.observe(key, request, target.revision, told, settled=now.fleets.settled)
         plan = rollout.reported_plan(target, wanted)
         written = await self.reporter.report(key, service, facts, plan, size, observed)
         self.scaler.reported(key, size.entries)
@@ -152,8 +151,7 @@ class Reconciler:
         known, kinds = replan.known(request, kept), self.kinds(request.namespace)
         target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known, kinds)
         pods = tuple(pod for pod in self.cache.pods(key) if pod.phase != "terminating")
-        blind = self.children.unseen(PODS, request.namespace) is not None
-        seen = _Seen(target, kept, self._fleets(request, target), pods, blind)
+        seen = _Seen(target, kept, self._fleets(request, target), pods)
         finding = await self.postmortem.of(request.namespace, seen.new_pods)
         if finding is None or target.revision is None or target.frozen or request.held_because:
             return replace(seen, finding=finding)
@@ -234,7 +232,8 @@ class Reconciler:
         waits = [now - pod.since_seconds for pod in seen.new_pods if pod.unplaced and pod.since_seconds is not None]
         serving = sum(pod.phase in ("ready", "unready") and pod.serves for pod in pods)
         return Progress(
-            serving=max(serving, live.ready) if seen.blind and live else serving,
+            # Pods and their workload are watched apart, and either view may lag: nothing serves only if both say so.
+            serving=max(serving, live.ready) if live else serving,
             starting=sum(pod.phase == "loading" for pod in pods),
             unplaced_seconds=max(waits, default=0.0),
             failed=bool(live and live.deadline_exceeded) or any(map(_fails_for_good, seen.new_pods)),

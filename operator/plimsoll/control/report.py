@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from plimsoll.adapters.ports import SERVICES, Clock, Cluster, NotFoundError
+from plimsoll.adapters.ports import SERVICES, Clock, Cluster, ConflictError, NotFoundError
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.events import EventWriter
@@ -97,4 +97,12 @@ class Reporter:
             written = await self._cluster.apply(SERVICES, manifest, names.MANAGER_STATUS, subresource="status")
         except NotFoundError:
             return  # deleted meanwhile: nobody is left to report to
+        except ConflictError:
+            # What we know of it is old, and a watch that lags would let us try in vain.
+            self._cache.put(SERVICES, await self._cluster.get(SERVICES, *_address(service)))
+            raise
         self._cache.put(SERVICES, written)
+
+
+def _address(service: Mapping[str, Any]) -> tuple[str, str]:
+    return service["metadata"]["namespace"], service["metadata"]["name"]

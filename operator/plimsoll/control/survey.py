@@ -20,7 +20,7 @@ from plimsoll.core.plan.inventory import Inventory
 log = logging.getLogger("plimsoll.survey")
 
 FRESH_SECONDS: Final = 10.0
-FORBIDDEN_SECONDS: Final = 60.0
+FORBIDDEN_SECONDS: Final = 30.0
 AT_ONCE: Final = 16
 """Nodes asked about together; with room found on them the others are not asked."""
 

@@ -20,6 +20,7 @@ log = logging.getLogger("plimsoll.sweep")
 
 JITTER: Final = 0.2
 RETRY_SECONDS: Final = 5.0
+RIGHTS_SECONDS: Final = 30.0
 LISTED: Final = (SERVICES, *CHILDREN, PODS)
 OWNED: Final = f"{names.LABEL_MANAGED_BY}={names.MANAGED_BY}"
 
@@ -47,7 +48,15 @@ class Sweep:
         while True:
             ok = await self.once()
             wait = self.interval_seconds if ok else min(RETRY_SECONDS, self.interval_seconds)
-            await asyncio.sleep(wait * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - jitter, not a secret
+            await self._rest(wait * random.uniform(1 - JITTER, 1 + JITTER))  # noqa: S311 - jitter, not a secret
+
+    async def _rest(self, seconds: float) -> None:
+        """Until the next sweep. What may not be listed is tried more often: no event says that a right was granted."""
+        end = self.monotonic() + seconds
+        while (left := end - self.monotonic()) > 0:
+            await asyncio.sleep(min(left, RIGHTS_SECONDS) if self._unlisted else left)
+            for kind, namespace in tuple(self._unlisted):
+                await self._try(kind, namespace)
 
     async def take_over(self, seconds: float) -> None:
         """Queue every service, as listed after ``seconds`` (monotonic): the leader before us acted on newer ones.
@@ -102,7 +111,8 @@ class Sweep:
         try:
             version = await self._list(kind, namespace)
         except ForbiddenError as error:
-            log.warning("listing %s failed: %s", kind.plural, error.message)
+            if self._unlisted.get((kind, namespace)) != error.message:
+                log.warning("listing %s failed: %s", kind.plural, error.message)
             self._unlisted[kind, namespace] = error.message
             return kind is not SERVICES
         except ClusterError as error:

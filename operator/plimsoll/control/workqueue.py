@@ -32,7 +32,7 @@ class WorkQueue(Generic[Key]):
         self._later: list[tuple[float, int, Key]] = []
         self._due: dict[Key, float] = {}
         self._failures: dict[Key, int] = {}
-        self._failed_at: dict[Key, float] = {}
+        self._held_until: dict[Key, float] = {}
         self._order = itertools.count()
         self._wake = asyncio.Event()
 
@@ -47,7 +47,7 @@ class WorkQueue(Generic[Key]):
 
     def add(self, key: Key) -> None:
         """Put the key in line, unless it is there already. In work: once more afterwards. Failed just now: later."""
-        held = self._failed_at.get(key, float("-inf")) + EVENT_GAP_SECONDS - self._monotonic()
+        held = self._held_until.get(key, float("-inf")) - self._monotonic()
         if key in self._working:
             self._again.add(key)
         elif held > 0:
@@ -79,10 +79,13 @@ class WorkQueue(Generic[Key]):
     def retry(
         self, key: Key, at_least_seconds: float | None = None, base_seconds: float = BACKOFF_BASE_SECONDS
     ) -> float:
-        """Put the key in line after its back-off (1, 2, 4 … 60 times the base, at most 60 s); the seconds it waits."""
+        """Put the key in line after its back-off (1, 2, 4 … 60 times the base, at most 60 s); the seconds it waits.
+
+        Before ``at_least_seconds``, the server's own wish, nothing else makes it run either.
+        """
         failures = self._failures.get(key, 0)
         self._failures[key] = failures + 1
-        self._failed_at[key] = self._monotonic()
+        self._held_until[key] = self._monotonic() + max(EVENT_GAP_SECONDS, at_least_seconds or 0.0)
         wait = min(base_seconds * float(1 << min(failures, 16)), BACKOFF_MAX_SECONDS)
         wait = max(wait, at_least_seconds or 0.0)
         self.add_after(key, wait)
@@ -95,7 +98,7 @@ class WorkQueue(Generic[Key]):
     def forget(self, key: Key) -> None:
         """The key succeeded: its back-off starts anew."""
         self._failures.pop(key, None)
-        self._failed_at.pop(key, None)
+        self._held_until.pop(key, None)
 
     def done(self, key: Key) -> None:
         """The work on the key ended, well or not."""

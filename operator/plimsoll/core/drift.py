@@ -16,6 +16,10 @@ from plimsoll.core.quantity import quantity
 MERGE_KEYS: Final = ("name", "containerPort", "mountPath", "port", "uid", "topologyKey", "type", "key")
 """The field that identifies a list's entries, first that all desired entries have (Kubernetes' own merge keys)."""
 
+WHOLE_MAPS: Final = ("selector", "matchLabels", "labelSelector", "nodeSelector")
+"""Maps that the API server keeps as one value: what somebody adds to one changes what it says (a Service that selects
+nothing any more), and is not theirs. Source: ``x-kubernetes-map-type: atomic`` in the schemas of what we make."""
+
 Path = tuple[str, ...]
 """Steps to a field; an entry of a list is ``[key]``."""
 
@@ -65,6 +69,9 @@ def _mapping(desired: Mapping[str, Any], live: Any, at: Path) -> Iterator[Path]:
     if not desired:
         return
     if not isinstance(live, Mapping):
+        yield at
+        return
+    if at and at[-1] in WHOLE_MAPS and not live.keys() <= desired.keys():
         yield at
         return
     for key, value in desired.items():

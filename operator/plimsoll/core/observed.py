@@ -8,6 +8,7 @@ from plimsoll.api import names
 from plimsoll.core.conditions import Condition
 from plimsoll.core.demand import ReplicaCapacity, demand
 from plimsoll.core.diagnose import Finding
+from plimsoll.core.pools import Pool
 from plimsoll.core.signals import FleetView, Signal
 from plimsoll.core.steady import Verdict, close
 
@@ -42,12 +43,19 @@ class Observed:
 
     available: Verdict | None = None
     slo: Verdict | None = None
+    prediction: Verdict | None = None
+    pool: Pool | None = None
+    """What the fleet teaches about its KV cache."""
     finding: Finding | None = None
     figures: Figures = field(default_factory=Figures)
 
     def conditions(self, before: Mapping[str, Any]) -> tuple[Condition, ...]:
-        """MetricsAvailable and SLOMet; what cannot be told yet stays as the status ``before`` has it."""
-        told = {names.METRICS_AVAILABLE: self.available, names.SLO_MET: self.slo}
+        """MetricsAvailable, SLOMet, KVPredictionAccurate; what cannot be told yet stays as ``before`` has it."""
+        told = {
+            names.METRICS_AVAILABLE: self.available,
+            names.SLO_MET: self.slo,
+            names.KV_PREDICTION_ACCURATE: self.prediction,
+        }
         old = {c.get("type"): c for c in before.get("conditions") or ()}
         return tuple(
             found
@@ -67,6 +75,7 @@ class Observed:
             "kvUsePercent": None if self.figures.kv_use is None else round(100 * self.figures.kv_use),
             "kvTokensPerPod": self.figures.kv_tokens_per_pod,
             "demandTokens": self.figures.demand_tokens,
+            "pool": {"key": self.pool.key, "numBlocks": self.pool.num_blocks} if self.pool else None,
         }
         return {key: value for key, value in told.items() if value is not None}
 

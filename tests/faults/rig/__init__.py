@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Final
 
-_PARTS: Final = ("lifecycle", "crash")
+_PARTS: Final = ("lifecycle", "hardship", "crash", "api_faults", "views", "hands")
 
 
 def load() -> None:

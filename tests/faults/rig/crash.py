@@ -9,7 +9,7 @@ from itertools import product
 from typing import Final, Literal
 
 from tests.faults.rig.campaign import Campaign, campaign
-from tests.faults.rig.run import Disturbance, Outcome, counts
+from tests.faults.rig.run import CALM, Disturbance, Outcome, counts
 from tests.faults.world.connection import Call, Calm, Fate, reset
 from tests.faults.world.process import Process
 from tests.faults.world.world import World
@@ -83,5 +83,6 @@ def pairs(calm: Outcome) -> Iterator[Disturbance]:
     return (crashing(*both) for both in product(first, second))
 
 
-CRASH = campaign(Campaign("crash at a write", single, sample=17))
-PAIRS = campaign(Campaign("two crashes in a row", pairs, sample=600))
+UNDISTURBED = campaign(Campaign("nothing goes wrong", lambda _: [CALM], concerns=lambda _: True, always=True))
+CRASH = campaign(Campaign("crash at a write", single, concerns=lambda _: True, always=True))
+PAIRS = campaign(Campaign("two crashes in a row", pairs))

@@ -21,7 +21,6 @@ _STATUS: Final = (
     "availableReplicas",
     "selector",
     "plan",
-    "servedBy",
     "summary",
 )
 

@@ -102,7 +102,7 @@ def prepared(scenario: Scenario) -> World:
 def play(world: World, scenario: Scenario, disturbance: Disturbance = CALM) -> Outcome:
     """Run a scenario from where it was prepared. NotReachedError when it is not done in time, and stays so."""
     world.watchers.append(Keeper(world, disturbance))
-    before = {id(process): len(process.connection.calls) for process in world.processes}
+    before = {id(p): (len(p.connection.calls), len(p.connection.done)) for p in world.processes}
     version, began = world.api.store.version, world.agenda.now
     lasts = disturbance.begin(world)
     scenario.act(world)
@@ -113,10 +113,11 @@ def play(world: World, scenario: Scenario, disturbance: Disturbance = CALM) -> O
     world.run(scenario.quiet_seconds)
     if not scenario.done(world):
         raise NotReachedError(f"{scenario.name} was done and is not any more\n{world.describe()}")
-    calls = [call for p in world.processes for call in p.connection.calls[before.get(id(p), 0) :]]
-    writes = Counter(written(call) for call in calls if call.kind != EVENTS)
+    calls = sum(len(p.connection.calls) - before.get(id(p), (0, 0))[0] for p in world.processes)
+    done = [call for p in world.processes for call in p.connection.done[before.get(id(p), (0, 0))[1] :]]
+    writes = Counter(written(call) for call in done if call.kind != EVENTS)
     wrong = (*world.unexpected.found[:1], *disturbance.check(world))
-    return Outcome(state(world), took, writes, len(calls), late, wrong, (version, world.api.store.version))
+    return Outcome(state(world), took, writes, calls, late, wrong, (version, world.api.store.version))
 
 
 def written(call: Call) -> str:

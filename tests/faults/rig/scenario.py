@@ -19,11 +19,13 @@ class Scenario:
     prepare: Step
     act: Step
     done: Callable[[World], object]
-    make: Callable[[], World] = field(default=World)
     within_seconds: float = 900.0
     """Longest time to be done, with any fault."""
+    make: Callable[[], World] = field(default=World)
     quiet_seconds: float = 45.0
     """So long everything stays as it is before it counts as the end."""
+    hardship: bool = False
+    """It is a fault itself: by itself, with crashes, and no more."""
 
 
 SCENARIOS: dict[str, Scenario] = {}

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import sys
+import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -35,7 +37,10 @@ def _start(case: Callable[[], object]) -> tuple[int, int]:
         with os.fdopen(writing, "wb") as pipe:
             pickle.dump(case(), pipe)
         status = 0
+    except BaseException:  # noqa: BLE001 - a copy must end here whatever happens, and say why
+        traceback.print_exc()
     finally:
+        sys.stderr.flush()
         os._exit(status)
 
 

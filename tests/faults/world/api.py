@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from plimsoll.adapters.ports import (
+    REVISIONS,
     SERVICES,
     ConflictError,
     ForbiddenError,
@@ -58,6 +59,15 @@ class Api:
         self._served(kind)
         chosen = matcher(selector, fields)
         return [_item(obj) for obj in self.store.all(kind, namespace) if chosen(obj)]
+
+    def listed_at(
+        self, version: int, kind: Kind, namespace: str | None = None, selector: str = "", fields: str = ""
+    ) -> list[Object]:
+        """The same as it was at a version: of an API server that lags behind."""
+        self._served(kind)
+        chosen = matcher(selector, fields)
+        found = sorted(self.store.as_of(kind, version).items())
+        return [_item(obj) for at, obj in found if namespace in (None, at.namespace) and chosen(obj)]
 
     def changes(self, kind: Kind, since: int) -> list[Event]:
         """What has changed since a version; GoneError when that is forgotten."""
@@ -195,6 +205,10 @@ class Api:
             return before
         if of.generation:
             after["metadata"]["generation"] = _generation(before, after)
+        if kind == REVISIONS and before is not None and before["data"] != after["data"]:
+            raise InvalidError(
+                f'ControllerRevision "{after["metadata"]["name"]}": data: field is immutable', status=422
+            )
         if of.tracked:
             after["metadata"]["managedFields"] = managed_fields(before, kept, self.agenda.stamp())
         return self.store.put(kind, after)

@@ -7,6 +7,7 @@ does. Replies reach a process only while it runs.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from plimsoll.adapters.ports import LEASES, PODS, SERVICES, Change, ClusterError, Kind, Object, UnreachableError
@@ -69,8 +70,8 @@ class Interference(Protocol):
     def after(self, call: Call) -> None:
         """Its answer has been handed over."""
 
-    def event(self, kind: Kind, event: Event) -> list[Event]:
-        """An event is about to be delivered: what is delivered in its place."""
+    def event(self, event: Event) -> Sequence[tuple[float, Event]]:
+        """An event is about to be delivered: what is delivered in its place, and by how many seconds later."""
 
 
 @dataclass
@@ -83,8 +84,8 @@ class Calm:
     def after(self, call: Call) -> None:
         """Nothing."""
 
-    def event(self, kind: Kind, event: Event) -> list[Event]:  # noqa: ARG002
-        return [event]
+    def event(self, event: Event) -> Sequence[tuple[float, Event]]:
+        return [(0.0, event)]
 
 
 def reset(call: Call) -> UnreachableError:
@@ -124,10 +125,14 @@ class Connection:
     running: Callable[[], bool] = lambda: True
     """Whether the process takes replies at this moment: it may be stopped."""
     calls: list[Call] = field(default_factory=list)
-    """Writes, Leases left out."""
+    """Writes as they were tried, Leases left out."""
+    done: list[Call] = field(default_factory=list)
+    """Those that the API server did."""
     served_kinds: frozenset[Kind] = frozenset()
     logs: Callable[[str, str, bool], str] = lambda _namespace, _pod, _previous: ""
     streams: list[Stream] = field(default_factory=list)
+    frozen_at: int | None = None
+    """The version at which an API server that lags answers listings and watches; writes and single reads do not lag."""
 
     def __post_init__(self) -> None:
         self.api.store.listeners.append(self._on_event)
@@ -137,6 +142,11 @@ class Connection:
         self.alive = False
         self.api.store.listeners.remove(self._on_event)
         self.streams.clear()
+
+    def thaw(self) -> None:
+        """The API server has caught up: watches end, and whoever begins anew sees everything."""
+        self.frozen_at = None
+        self.cut_watches(None)
 
     def cut_watches(self, error: ClusterError | None) -> None:
         """Every watch ends: by itself, or with an error."""
@@ -156,12 +166,14 @@ class Connection:
             yield obj
 
     def _listed(self, kind: Kind, namespace: str | None, selector: str, fields: str) -> Sequence[Object]:
+        if self.frozen_at is not None:
+            return self.api.listed_at(self.frozen_at, kind, namespace, selector, fields)
         return self.api.listed(kind, namespace, selector, fields)
 
     async def version(self, kind: Kind, namespace: str | None = None) -> str:
         def now() -> str:
             self.api.listed(kind, "")
-            return str(self.api.store.version)
+            return str(self.frozen_at or self.api.store.version)
 
         return await self._call("list", kind, namespace, "", now)
 
@@ -181,21 +193,22 @@ class Connection:
                 self.streams.remove(stream)
 
     def _open(self, stream: Stream, since: int) -> None:
-        for event in self.api.changes(stream.kind, since):
-            self._deliver(stream, event)
         self.streams.append(stream)
+        for event in self.api.changes(stream.kind, since):
+            if self.frozen_at is None:
+                self._deliver(stream, event)
         self.agenda.after(WATCH_SECONDS, lambda: stream.queue.put_nowait(None) if stream in self.streams else None)
 
     def _on_event(self, event: Event) -> None:
-        for stream in self.streams:
+        for stream in self.streams if self.frozen_at is None else ():
             if stream.kind == event.kind:
                 self._deliver(stream, event)
 
     def _deliver(self, stream: Stream, event: Event) -> None:
-        for each in self.interference.event(stream.kind, event):
+        for late_seconds, each in self.interference.event(event):
             change = stream.selected(each)
             if change is not None:
-                self.agenda.after(WATCH_LATENCY_SECONDS, lambda change=change: self._hand_over(stream, change))  # type: ignore[misc]
+                self.agenda.after(WATCH_LATENCY_SECONDS + late_seconds, partial(self._hand_over, stream, change))
 
     def _hand_over(self, stream: Stream, change: Change) -> None:
         if self.alive and stream in self.streams:
@@ -277,7 +290,7 @@ class Connection:
             self.calls.append(call)
         wait = LATENCY_SECONDS / 2 + fate.hold_seconds
         if fate.sent:
-            self.agenda.after(wait, lambda: self._arrive(work, answer, fate.error))
+            self.agenda.after(wait, lambda: self._arrive(call, work, answer, fate.error))
         elif fate.error is not None:
             self.agenda.after(wait, lambda: self._reply(answer, None, fate.error))
         try:
@@ -293,11 +306,15 @@ class Connection:
     def _dead(self) -> bool:
         return not self.alive
 
-    def _arrive(self, work: Callable[[], Any], answer: asyncio.Future[Any], lost: ClusterError | None) -> None:
+    def _arrive(
+        self, call: Call, work: Callable[[], Any], answer: asyncio.Future[Any], lost: ClusterError | None
+    ) -> None:
         """At the API server, whatever has become of who asked."""
         found, error = None, lost
         try:
             found = work()
+            if call.is_write and call.kind != LEASES:
+                self.done.append(call)
         except ClusterError as refused:
             error = lost or refused
         except UnfaithfulError as wrong:

@@ -78,7 +78,7 @@ class Kubelet:
         if pod is None:
             return None
         uid = pod["metadata"]["uid"]
-        if not self._here(pod):
+        if not self.is_here(pod):
             return None
         if pod["metadata"].get("deletionTimestamp"):
             if self._begun.get(uid) != -1:
@@ -90,7 +90,7 @@ class Kubelet:
             self._start(pod)
         return None
 
-    def _here(self, pod: Object) -> bool:
+    def is_here(self, pod: Object) -> bool:
         """Its node is there: otherwise nobody does anything for it."""
         node = self.api.store.get(NODES, Address("", pod["spec"].get("nodeName", "")))
         return node is not None and any(
@@ -107,7 +107,7 @@ class Kubelet:
 
     def _end(self, key: Address, uid: str) -> None:
         pod = self.api.store.get(PODS, key)
-        if pod is not None and pod["metadata"]["uid"] == uid and self._here(pod):
+        if pod is not None and pod["metadata"]["uid"] == uid and self.is_here(pod):
             self.engines.pop(uid, None)
             self.api.delete(PODS, *key, uid=uid, grace_seconds=0)
         elif pod is not None and pod["metadata"]["uid"] == uid:
@@ -145,13 +145,14 @@ class Kubelet:
         if crash is not None and crash.after_ready_seconds is not None:
             self._later(pod, crash.after_ready_seconds, lambda at: self._crash(at, crash))
         if self.ward.flapping(pod):
-            self._later(pod, 15.0, self._flap)
+            self._later(pod, 15.0, self.flap)
 
-    def _flap(self, pod: Object) -> None:
+    def flap(self, pod: Object) -> None:
+        """Its readiness changes every 15 s for as long as that is arranged."""
         up = not ready(pod) or not self.ward.flapping(pod)
         self._report(pod, self._running(pod, started=True), is_ready=up)
         if self.ward.flapping(pod):
-            self._later(pod, 15.0, self._flap)
+            self._later(pod, 15.0, self.flap)
 
     def _crash(self, pod: Object, crash: Crash) -> None:
         uid, restarts = pod["metadata"]["uid"], _restarts(pod)
@@ -178,7 +179,7 @@ class Kubelet:
             now = self.api.store.get(PODS, key)
             if now is None or now["metadata"]["uid"] != uid or self._begun.get(uid) != run:
                 return
-            if self._here(now):
+            if self.is_here(now):
                 what(now)
             else:
                 self.api.agenda.after(5.0, go_on)

@@ -90,6 +90,16 @@ def test_weights_in_a_folder_of_a_claim() -> None:
     assert "by its name" in left(found)["the folder /models/Qwen3-8B"]
 
 
+def test_what_the_operators_owner_may_refuse_is_listed() -> None:
+    token = {"name": "HF_TOKEN", "valueFrom": {"secretKeyRef": {"name": "team-secret", "key": "t"}}}
+    volumes = [{"name": "cache", "hostPath": {"path": "/mnt/models"}}]
+    found = imported(deployment(container={"env": [token]}, pod={"volumes": volumes}))
+    source = found["service"]["spec"]["model"]["source"]
+    assert source == {"hostPath": {"path": "/mnt/models", "tokenSecret": {"name": "team-secret", "key": "t"}}}
+    assert {"the token Secret team-secret", "the node's folder /mnt/models"} <= set(left(found))
+    assert found["refusal"] is None
+
+
 def test_what_a_release_no_longer_takes_is_left_out_with_the_reason() -> None:
     found = imported(deployment(args=["--swap-space", "16", "--max-num-batched-token", "4096", "--api-key", "k"]))
     arguments = found["service"]["spec"]["engine"]["extraArgs"]

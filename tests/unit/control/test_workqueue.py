@@ -127,3 +127,13 @@ async def test_the_oldest_wait_is_told(queue: WorkQueue[str], clock: FakeTime) -
     queue.add("a")
     clock.seconds = 3
     assert queue.oldest_seconds == 3
+
+
+async def test_before_the_servers_own_wish_no_event_makes_it_run(queue: WorkQueue[str], clock: FakeTime) -> None:
+    queue.retry("a", at_least_seconds=9)
+    queue.add("a")
+    clock.seconds += 8
+    queue.add("a")
+    assert len(queue) == 0
+    clock.seconds += 1
+    assert await queue.get() == "a"

@@ -16,6 +16,9 @@ CONTAINER = {"name": "vllm", "image": "vllm/vllm-openai:v0.32.0", "args": ["m", 
     ("desired", "live", "where"),
     [
         pytest.param({"a": 1}, {"a": 1, "b": 2}, None, id="somebody's extra field is theirs"),
+        pytest.param(
+            {"selector": {"a": "b"}}, {"selector": {"a": "b", "c": "d"}}, "selector", id="a selector is whole"
+        ),
         pytest.param({"cpu": "1000m"}, {"cpu": "1"}, None, id="the API server normalised a quantity"),
         pytest.param({"size": str(2**31)}, {"size": "2Gi"}, None, id="bytes and Gi are the same quantity"),
         pytest.param({"labels": {}}, {}, None, id="an empty map asks for nothing"),

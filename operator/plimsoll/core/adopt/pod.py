@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from plimsoll.core.adopt.arguments import Left
 from plimsoll.core.audit.evidence import HUB_CACHES, Evidence
+from plimsoll.core.policy import Allowed, listed
 from plimsoll.core.workloads.accelerators import PRODUCT_LABELS, selector_of
 from plimsoll.core.workloads.server import Server
 from plimsoll.core.workloads.tree import Tree, at, entries, part, text
@@ -29,7 +30,7 @@ def model_of(evidence: Evidence) -> tuple[dict[str, Any], list[Left]]:
     token = _token(server)
     if not model.startswith("/"):
         fetched = {**({"tokenSecret": token} if token else {}), **({"revision": revision} if revision else {})}
-        return {"id": model, **_cache(evidence, fetched)}, left
+        return {"id": model, **_cache(evidence, fetched)}, [*left, *_for_the_owner(evidence, token)]
     found = _folder(server, model.rstrip("/"))
     if found is None:
         return {"id": model.rstrip("/")}, left
@@ -55,10 +56,8 @@ def _folder(server: Server, model: str) -> tuple[Tree, str] | None:
 def _name_of(folder: str, served: str | None) -> tuple[str, bool]:
     """(a model's name for a folder, whether the catalogue was asked by the folder's own name)."""
     base = folder.rstrip("/").rsplit("/", 1)[-1]
-    for name in catalogue.names():
-        if name.partition("/")[2].lower() == base.lower():
-            return name, True
-    return (served if served and "/" in served else base), False
+    known = catalogue.named(base)
+    return (known or (served if served and "/" in served else base)), known is not None
 
 
 def _cache(evidence: Evidence, fetched: Mapping[str, Any]) -> dict[str, Any]:
@@ -70,6 +69,17 @@ def _cache(evidence: Evidence, fetched: Mapping[str, Any]) -> dict[str, Any]:
     if folder:
         return {"source": {"hostPath": {"path": folder, **fetched}}}
     return {"source": {"hub": dict(fetched)}} if fetched else {}
+
+
+def _for_the_owner(evidence: Evidence, token: Mapping[str, str] | None) -> Iterator[Left]:
+    """What the operator's owner must allow before the operator takes it (docs/pods.md)."""
+    if token and not listed(token["name"], Allowed().token_secrets):
+        yield Left(
+            f"the token Secret {token['name']}", "its name is not one that owners allow by default: allow.tokenSecrets"
+        )
+    folder = text(evidence.cache_volume or {}, "hostPath", "path")
+    if folder:
+        yield Left(f"the node's folder {folder}", "the operator's owner must allow it: allow.hostPaths")
 
 
 def _token(server: Server) -> dict[str, str] | None:

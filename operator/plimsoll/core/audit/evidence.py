@@ -12,11 +12,15 @@ from plimsoll.core.lifecycle.startup import Load, startup
 from plimsoll.core.rows import ModelSource, answer
 from plimsoll.core.workloads.launch import is_unresolved
 from plimsoll.core.workloads.server import Server, keeps
-from plimsoll.facts import gpus
-from plimsoll.facts.engines import NEWEST, EngineVersion
+from plimsoll.facts import catalogue, gpus
+from plimsoll.facts.engines import NEWEST, OLDEST_RELEASE, EngineVersion
 from plimsoll.facts.model_names import BILLION, billions_of, weight_bytes_of
 
 _PLENTY: Final = 1 << 45
+_GUESSED: Final = "oom_risk"
+"""The one refusal that is not the engine's own check: it may start, and end later."""
+_OF_ANY_RELEASE: Final = frozenset({"weights_do_not_fit", "no_memory_for_kv", "heads_not_divisible"})
+_OLDEST: Final = EngineVersion(*OLDEST_RELEASE)
 _HALF_BYTES: Final = 2
 SMALL_BILLIONS: Final = 10
 LARGE_BILLIONS: Final = 25
@@ -29,6 +33,7 @@ _CAPTURED_SIZES: Final = 67
 _ROOM: Final = frozenset(
     {"port", "host", "served_model_name", "api_key", "config", "model", "revision", "uvicorn_log_level"}
 )
+_SIZES: Final = ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size", "max_model_len")
 HUB_CACHES: Final = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "TRANSFORMERS_CACHE", "XDG_CACHE_HOME")
 DEFAULT_CACHE: Final = "/root/.cache/huggingface"
 
@@ -66,6 +71,14 @@ class Evidence:
         except ValueError:
             return None
 
+    @cached_property
+    def model(self) -> str | None:
+        """The name whose configuration is looked for: a folder is taken for the model that it is called."""
+        model = self.server.model if self.server.model_known else None
+        if model is None or ("/" in model and not model.startswith("/")):
+            return model
+        return catalogue.named(model.rstrip("/").rsplit("/", 1)[-1]) or model
+
     @property
     def catalogued(self) -> bool:
         """Whether the model's configuration is known."""
@@ -78,7 +91,7 @@ class Evidence:
         if not server.model_known:
             return {}
         flags = {key: text for key in ("dtype", "quantization") if (text := server.arguments.text(key))}
-        row = {"model": server.model, "gpu": "H100", "available_kv_bytes": _PLENTY, "flags": flags}
+        row = {"model": self.model, "gpu": "H100", "available_kv_bytes": _PLENTY, "flags": flags}
         found = self.planner(row)
         return found if found.get("weights_bytes") else self.planner({**row, "flags": {}})
 
@@ -178,16 +191,23 @@ class Evidence:
         server = self.server
         if self.gpu is None or not server.argv_known or not server.model_known or server.other_device or server.on_cpu:
             return None
-        version = str(self.version) if self.version else None
+        if any(is_unresolved(server.arguments.text(dest) or "") for dest in _SIZES):
+            return None
+        version = ".".join(map(str, server.release)) if server.release else None
         return {
-            "model": server.model,
+            "model": self.model,
             "gpu": server.product,
             "flags": self._flags(),
             **({"engine_version": version} if version else {}),
         }
 
+    @property
+    def _too_old(self) -> bool:
+        """Whether the release is older than any that rules are known for."""
+        return self.server.release is not None and self.server.release[:2] < OLDEST_RELEASE
+
     def _flags(self) -> dict[str, Any]:
-        version = self.version or EngineVersion.parse(NEWEST)
+        version = self.version or (_OLDEST if self._too_old else EngineVersion.parse(NEWEST))
         found = {}
         for dest, use in self.server.arguments.by_dest.items():
             if use.flag is None or dest in _ROOM or not use.flag.known_to(version):
@@ -205,6 +225,20 @@ class Evidence:
         found = self.planner(self.row)
         return None if found["outcome"] == "unknown" else found
 
+    @cached_property
+    def surely_refused(self) -> bool:
+        """Whether the engine is refused at the high end of what is left too, by the rules of its own release."""
+        found, row = self.prediction, self.row
+        if found is None or row is None or found["outcome"] != "refused" or found["reason"] == _GUESSED:
+            return False
+        if self._too_old and found["reason"] not in _OF_ANY_RELEASE:
+            return False
+        left = found.get("available_kv_bytes")
+        if left is None:
+            return True
+        again = self.planner({**row, "available_kv_bytes": max(0, int(left["high"]))})
+        return bool(again["outcome"] == "refused")
+
     def unknown(self) -> list[str]:
         """What could not be judged, and why."""
         server, found = self.server, []
@@ -218,6 +252,11 @@ class Evidence:
             found.append(f"memory: the arithmetic is for NVIDIA GPUs, not for {server.other_device or 'CPUs'}")
         elif self.prediction is None:
             found.append(f"whether it fits: {self._why_unpredicted()}")
+        elif self._too_old and server.release is not None:
+            written = ".".join(map(str, server.release))
+            found.append(f"memory of vLLM {written}: rules are known from 0.10 on, and those of 0.10 were taken")
+        if self.model != server.model and self.catalogued:
+            found.append(f"whether {server.model} is {self.model}: taken for it by its name")
         return found
 
     def _why_unpredicted(self) -> str:
@@ -226,6 +265,8 @@ class Evidence:
             return "the model is not known"
         if not self.catalogued:
             return f"no configuration of {server.model} at hand; --model-config or --hub"
+        if any(is_unresolved(server.arguments.text(dest) or "") for dest in _SIZES):
+            return "sizes on the command line are not in the files"
         if self.gpu is None:
             named = f"the GPU {server.product} is not known" if server.product else "no GPU product is named"
             return f"{named}; --gpu"

@@ -5,9 +5,13 @@ from typing import Final
 
 from plimsoll.core.audit.evidence import Evidence, shown_gib
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
+from plimsoll.core.workloads.candidates import OWN_KINDS
 from plimsoll.core.workloads.server import Server
 
 _TIGHT_REQUESTS: Final = 1.5
+_TIGHT_SHARE: Final = 0.92
+_USUAL_SHARE: Final = 0.9
+_LARGEST_COMMON_BYTES: Final = 44 << 30
 
 
 @rule(
@@ -28,7 +32,9 @@ def does_not_fit(server: Server, evidence: Evidence) -> Iterator[Hit]:
     spare = f"--tensor-parallel-size {server.gpus} for the GPUs that are asked for" if _has_idle_gpus(server) else ""
     fix = ", or ".join(each for each in (f"--max-model-len {fits} fits" if fits else "", spare) if each) or None
     path = server.flag_field("max_model_len") if fits else server.flag_field("tensor_parallel_size")
-    yield Hit(f"{server.model} on {server.product}: {found['message']}", path, fix=fix)
+    severity, group = (None, None) if evidence.surely_refused else (Severity.WARNING, Group.LOAD)
+    near = "" if evidence.surely_refused else " (near the edge of what the planner can tell)"
+    yield Hit(f"{server.model} on {server.product}: {found['message']}{near}", path, severity, fix, group)
 
 
 def _has_idle_gpus(server: Server) -> bool:
@@ -46,6 +52,10 @@ def _has_idle_gpus(server: Server) -> bool:
 )
 def barely_fits(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """Starts, but hardly."""
+    weights, room = _by_name(evidence)
+    if _TIGHT_SHARE * room < weights <= room:
+        said = f"almost no room for KV cache: weights ~{weights / 1e9:.0f} GB of ~{room / 1e9:.0f} GB"
+        yield Hit(said, server.flag_field("tensor_parallel_size"))
     found = evidence.prediction
     if found is None or found["outcome"] != "starts":
         return
@@ -68,24 +78,60 @@ def barely_fits(server: Server, evidence: Evidence) -> Iterator[Hit]:
 )
 def weights_exceed_gpus(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """By the size in the model's name, where no configuration is known."""
-    if (
-        evidence.prediction is not None
-        or evidence.gpu is None
-        or evidence.weight_bytes is None
-        or not server.argv_known
-    ):
-        return
-    if server.arguments.get("cpu_offload_gb") or server.candidate.nodes > 1:
-        return
-    share = server.arguments.number("gpu_memory_utilization") or 0.9
-    ranks = max(1, server.ranks)
-    room = int(evidence.gpu.torch_total_bytes * share * ranks)
-    if evidence.weight_bytes > room:
+    weights, room = _by_name(evidence)
+    if weights > room > 0:
         yield Hit(
-            f"weights (~{evidence.weight_bytes / 1e9:.0f} GB by the model's name) exceed the GPU budget "
-            f"(~{room / 1e9:.0f} GB: {ranks} × {server.product} at {share:g})",
+            f"weights (~{weights / 1e9:.0f} GB by the model's name) exceed the GPU budget "
+            f"(~{room / 1e9:.0f} GB of {server.ranks} × {server.product})",
             server.flag_field("tensor_parallel_size"),
         )
+
+
+def _by_name(evidence: Evidence) -> tuple[float, float]:
+    """(bytes of the weights, bytes that the GPUs may use) where only the model's name tells a size; else zeros."""
+    server, gpu, weights = evidence.server, evidence.gpu, evidence.weight_bytes
+    if evidence.prediction is not None or gpu is None or weights is None or not server.argv_known:
+        return 0.0, 0.0
+    if server.arguments.get("cpu_offload_gb") or server.candidate.nodes > 1:
+        return 0.0, 0.0
+    share = server.arguments.number("gpu_memory_utilization") or _USUAL_SHARE
+    return weights, gpu.torch_total_bytes * share * server.ranks
+
+
+@rule(
+    "large-model-on-unnamed-gpus",
+    Group.START,
+    Severity.NOTE,
+    title="A large model on GPUs that are not named",
+    why="Without a node selector the pod runs on whatever GPU is free. Only cards of 80 GB and more hold these "
+    "weights; on any other the start fails, and only sometimes.",
+    fix="nodeSelector: {nvidia.com/gpu.product: …}, so that the pod waits for the right card.",
+)
+def large_model_on_unnamed_gpus(server: Server, evidence: Evidence) -> Iterator[Hit]:
+    """Starts on some nodes only."""
+    if server.product or not server.gpus or evidence.weight_bytes is None or server.other_device or server.on_cpu:
+        return
+    each = evidence.weight_bytes / max(server.ranks, 1)
+    if each > _LARGEST_COMMON_BYTES and server.candidate.scope == "pod" and server.candidate.nodes == 1:
+        size, gpus = evidence.weight_bytes / 1e9, f"{server.ranks} GPU{'s' if server.ranks > 1 else ''}"
+        yield Hit(f"weights of ~{size:.0f} GB on {gpus} of unnamed type", server.pod_field("nodeSelector"))
+
+
+@rule(
+    "pipeline-on-one-node",
+    Group.WASTE,
+    Severity.NOTE,
+    title="Pipeline parallelism within one node",
+    why="Pipeline stages wait for one another: a request passes them in turn, so its latency does not fall with more "
+    "GPUs. Within a node tensor parallelism uses all of them for every token.",
+    fix="--tensor-parallel-size over all GPUs of the node, unless the model's heads do not divide by it.",
+)
+def pipeline_on_one_node(server: Server, evidence: Evidence) -> Iterator[Hit]:
+    """Stages of one pod."""
+    stages, width = (server.arguments.count(dest) for dest in ("pipeline_parallel_size", "tensor_parallel_size"))
+    if stages > 1 and server.gpus and server.gpus >= stages * width and server.candidate.nodes == 1:
+        path = server.flag_field("pipeline_parallel_size")
+        yield Hit(f"PP {stages} × TP {width} on one {server.gpus}-GPU node", path)
 
 
 @rule(
@@ -102,7 +148,7 @@ def fewer_gpus_than_ranks(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """Ranks without a GPU."""
     if not server.gpus or server.on_cpu or server.candidate.nodes > 1 or _over_nodes(server) or not server.argv_known:
         return
-    if _device_without_count(server) or server.ranks <= server.gpus:
+    if _device_without_count(server) or server.ranks <= server.gpus or _of_another_kind(server):
         return
     sizes = [(word, server.arguments.count(dest)) for word, dest in _SIZES if server.arguments.count(dest) > 1]
     shown = " × ".join(f"{word} {count}" for word, count in sizes)
@@ -127,6 +173,12 @@ def _over_nodes(server: Server) -> bool:
     )
 
 
+def _of_another_kind(server: Server) -> bool:
+    """Kinds that are not Kubernetes' own may spread the stages of one engine over pods."""
+    spread = server.arguments.count("pipeline_parallel_size") > 1 or server.arguments.count("data_parallel_size") > 1
+    return spread and server.kind not in OWN_KINDS
+
+
 def _device_without_count(server: Server) -> bool:
     """Resources whose number is not one of devices: Neuron cores, shares."""
     return any("neuron" in name or "gpu-mem" in name or "/mig-" in name for name in server.accelerators)
@@ -146,6 +198,8 @@ def gpus_unused(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """Asked for and idle."""
     if not server.gpus or not server.argv_known or server.candidate.nodes > 1 or _over_nodes(server):
         return
+    if server.companions:
+        return  # they share the GPUs in a way that the words do not tell
     if any(word in " ".join(server.launch.argv or ()) for word in ("$", "{{")) or _device_without_count(server):
         return
     if server.gpus > server.ranks and not server.on_cpu and server.other_device in {None, "rocm"}:
@@ -171,9 +225,10 @@ def no_gpu_requested(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """A CUDA image without a GPU."""
     if server.asks_for_devices or server.on_cpu or server.is_runtime or not server.candidate.given:
         return
-    if server.candidate.scope != "pod" or server.image is None or not server.image.is_vllm or _other_cpu(server):
+    if server.image is None or not server.image.is_vllm or server.other_device or not _says_resources(server):
         return
-    certain = server.image.for_cuda and not server.variables.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
+    visible = server.variables.keys() & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
+    certain = server.candidate.scope == "pod" and server.image.for_cuda and not visible
     yield Hit(
         "no accelerator requested: a GPU image without a GPU resource fails unless the cluster patches it",
         server.field("resources"),
@@ -181,8 +236,10 @@ def no_gpu_requested(server: Server, evidence: Evidence) -> Iterator[Hit]:
     )
 
 
-def _other_cpu(server: Server) -> bool:
-    return "VLLM_CPU_KVCACHE_SPACE" in server.variables and server.other_device is not None
+def _says_resources(server: Server) -> bool:
+    """Whether what the pod asks for is in the manifest: of a chart's values only where they have resources."""
+    scope = server.candidate.scope
+    return scope == "pod" or (scope == "values" and "resources" in server.container)
 
 
 @rule(

@@ -4,12 +4,15 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from plimsoll.api.units import quantity_bytes
 from plimsoll.core.audit.evidence import Evidence
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
 from plimsoll.core.workloads.server import DEFAULT_GRACE_SECONDS, Server, claim_names
 from plimsoll.core.workloads.tree import at, entries, part, text, whole
+from plimsoll.core.workloads.values import charted_autoscaling, stack_models
 
 _DEFAULT_DEADLINE_SECONDS: Final = 600
+_LEAST_SHM_BYTES: Final = 1 << 30
 _SINGLE_NODE_MODES: Final = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 
 
@@ -132,6 +135,8 @@ def _holds_gpus(server: Server) -> bool:
 )
 def rwo_volume_rolling_update(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """The new pod cannot mount the volume."""
+    if server.candidate.scope == "values":
+        yield from _charted_claim(server)
     if not server.is_deployment:
         return
     strategy = part(server.manifest, "spec", "strategy")
@@ -144,6 +149,17 @@ def rwo_volume_rolling_update(server: Server, evidence: Evidence) -> Iterator[Hi
             yield Hit(
                 f"RWO volume with RollingUpdate: claim {name} is on one node, a new pod can wait for ever on another",
                 server.pod_field("volumes"),
+            )
+
+
+def _charted_claim(server: Server) -> Iterator[Hit]:
+    """The production stack's chart makes one claim a model, ReadWriteOnce unless told otherwise."""
+    for path, model, engine in stack_models(server.manifest):
+        modes = set(model.get("pvcAccessMode") or ["ReadWriteOnce"]) if model.get("pvcStorage") else set()
+        rolls = text(engine, "strategy", "type") in {None, "RollingUpdate"}
+        if path == server.candidate.path and modes and modes <= _SINGLE_NODE_MODES and rolls:
+            yield Hit(
+                "RWO volume with the chart default RollingUpdate: a new pod can wait for ever on another node", path
             )
 
 
@@ -217,6 +233,8 @@ def _somebody_fixes_replicas(server: Server) -> bool:
 )
 def scales_on_cpu(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """The metric does not follow the demand."""
+    if server.candidate.scope == "values" and (path := charted_autoscaling(server.manifest)):
+        yield Hit("the chart scales on CPU utilisation, which does not follow demand", path)
     for scaler in server.scalers:
         metrics = [
             text(m, "resource", "name") or text(m, "containerResource", "name")
@@ -276,6 +294,25 @@ def no_shared_memory(server: Server, evidence: Evidence) -> Iterator[Hit]:
         f"no /dev/shm with TP>1 ({ranks} ranks): they share the 64 MiB that a container has by default",
         server.candidate.path,
     )
+
+
+@rule(
+    "small-shared-memory",
+    Group.LOAD,
+    Severity.NOTE,
+    title="Very little shared memory",
+    why="NCCL and the queues between vLLM's processes live in /dev/shm; images of multimodal requests pass through it.",
+    fix="sizeLimit of 2Gi for each GPU, counted in the memory limit.",
+)
+def small_shared_memory(server: Server, evidence: Evidence) -> Iterator[Hit]:
+    """A size limit below what ranks and images need."""
+    limit = text(part(server.mounts.get("/dev/shm", {}), "emptyDir"), "sizeLimit")  # noqa: S108
+    try:
+        size = quantity_bytes(limit) if limit else None
+    except ValueError:
+        return
+    if size is not None and size < _LEAST_SHM_BYTES:
+        yield Hit(f"shared memory of {limit} only", server.pod_field("volumes"))
 
 
 def _charted_shm(server: Server) -> bool:

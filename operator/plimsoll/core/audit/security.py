@@ -9,6 +9,7 @@ from plimsoll.core.audit.rule import Group, Hit, Severity, rule
 from plimsoll.core.workloads.launch import is_unresolved
 from plimsoll.core.workloads.server import Server
 from plimsoll.core.workloads.tree import at, text
+from plimsoll.core.workloads.values import charted_exposure
 from plimsoll.core.workloads.variables import LITERAL
 
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,40}")
@@ -36,6 +37,8 @@ def exposed_without_api_key(server: Server, evidence: Evidence) -> Iterator[Hit]
     """Reachable from outside, no key."""
     if server.arguments.get("api_key") or "VLLM_API_KEY" in server.variables or not server.argv_known:
         return
+    if server.candidate.scope == "values" and (found := charted_exposure(server.manifest)):
+        yield Hit(f"exposed ({found[1]}) without API key", found[0])
     opened = [each for service in server.services for each in server.around.opens(service)]
     if server.pod.get("hostNetwork") is True and not opened:
         return

@@ -11,6 +11,7 @@ from plimsoll.facts.model_names import first_release_of
 
 _HIGH: Final = 0.95
 _LOW: Final = 0.5
+_ITS_OWN: Final = ": the model's own limit decides"
 _MANY_SEQUENCES: Final = 512
 _SMALL_GPU_BYTES: Final = 30 << 30
 
@@ -106,7 +107,7 @@ def no_max_model_len(server: Server, evidence: Evidence) -> Iterator[Hit]:
     if found is not None and found["outcome"] == "starts" and found.get("kv_cache_size_tokens"):
         tokens, fit = found["kv_cache_size_tokens"], found["max_concurrency"]
         then = f": the pool holds {tokens:,} tokens, {fit:.1f} requests of the model's full length"
-    yield Hit(f"no max-model-len{then or ': the model’s own limit decides'}", server.candidate.path)
+    yield Hit(f"no max-model-len{then or _ITS_OWN}", server.candidate.path)
 
 
 @rule(

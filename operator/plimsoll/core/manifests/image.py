@@ -1,8 +1,10 @@
 """The engine's image: which one, what is known of it, and how it is started."""
 
 import re
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
+from plimsoll.core.manifests.container import CONTAINER
 from plimsoll.facts.engines import EngineVersion
 
 DEFAULT_IMAGE: Final = "vllm/vllm-openai"
@@ -15,6 +17,18 @@ name as its first argument."""
 def engine_image(asked: str | None, version: str) -> str:
     """The user's image, or the release's own."""
     return asked or f"{DEFAULT_IMAGE}:v{version}"
+
+
+def repository(image: str) -> str:
+    """An image's repository, without tag and digest; Docker's own registry goes without saying."""
+    name = image.partition("@")[0]
+    head, slash, last = name.rpartition("/")
+    return f"{head}{slash}{last.partition(':')[0]}".removeprefix("docker.io/")
+
+
+def image_of(template: Mapping[str, Any]) -> str:
+    """The image of the engine in a pod template."""
+    return next(str(each["image"]) for each in template["spec"]["containers"] if each["name"] == CONTAINER)
 
 
 def command(asked: str | None, version: str) -> list[str]:

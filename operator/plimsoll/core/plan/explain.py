@@ -14,6 +14,7 @@ from plimsoll.core.plan.search import Candidate, Found, objective, why_not
 from plimsoll.core.plan.serving import FULLEST_POOL, Serving, request_blocks
 from plimsoll.core.plan.shapes import Shape
 from plimsoll.core.plan.wish import Wish
+from plimsoll.core.pools import key_of
 
 MOST_REJECTED: Final = 8
 MOST_ASSUMPTIONS: Final = 24
@@ -61,6 +62,7 @@ def plan_of(wish: Wish, best: Candidate, rejected: tuple[Rejected, ...]) -> Plan
         slo_met=_slo_met(wish, best.serving),
         rejected=rejected,
         assumptions=tuple(_short(note) for note in notes)[:MOST_ASSUMPTIONS],
+        pool_key=key_of(engine.start),
         policy=wish.inventory.policy,
     )
 

@@ -27,6 +27,7 @@ from plimsoll.core.plan.refuse import (
 from plimsoll.core.plan.result import Rejected
 from plimsoll.core.plan.shapes import Shape, partition_problem
 from plimsoll.core.plan.wish import Wish
+from plimsoll.core.pools import key_of, measured
 from plimsoll.facts import engines
 from plimsoll.facts.engine_flags import surely_knows
 from plimsoll.facts.engines import default_utilisation
@@ -181,7 +182,7 @@ def start_engine(wish: Wish, shape: Shape, knobs: Knobs) -> Engine:
     start = EngineStart(wish.facts, _options(wish, shape, knobs), _flags(wish, shape, knobs))
     layout = plan_layout(start.facts, start.options)
     check_flags(start, layout.resolved)
-    memory = corrected(budget(start.facts, start.options, start.flags), wish.correction)
+    memory = _memory(wish, start, layout)
     low = int(memory.available_kv_bytes.low)
     if low <= 0:
         raise _NothingLeft(memory)
@@ -192,6 +193,14 @@ def start_engine(wish: Wish, shape: Shape, knobs: Knobs) -> Engine:
     check_pool(start, layout, low)
     check_aftermath(start, memory.step, memory, wish.correction.outside_bytes)
     return Engine(shape, knobs, start, layout, memory, pool, capacity(layout, int(memory.available_kv_bytes.mid)))
+
+
+def _memory(wish: Wish, start: EngineStart, layout: KVLayout) -> MemoryBudget:
+    """The estimate; or what running pods of the same start have found, which is better than any."""
+    memory = corrected(budget(start.facts, start.options, start.flags), wish.correction)
+    pools = wish.inventory.pools
+    seen = pools.get(key_of(start)) if pools else None
+    return memory if seen is None else measured(memory, seen, layout.bytes_per_block)
 
 
 def _may_lower(wish: Wish, start: EngineStart, pool: Capacity, knobs: Knobs) -> bool:

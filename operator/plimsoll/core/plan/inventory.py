@@ -58,6 +58,8 @@ class Inventory:
     priorities: Mapping[str, int] = field(default_factory=dict)
     policy: PodPolicy = field(default_factory=PodPolicy)
     claims: Claims = field(default_factory=dict)
+    pools: Mapping[str, int] = field(default_factory=dict)
+    """KV blocks that running engines report, by what decides them (``core/pools.py``)."""
 
     def of(self, label: str) -> Stock:
         """The stock of a product; nothing is known of one that is not listed."""

@@ -109,6 +109,8 @@ class Plan:
     slo_met: Answer = "unknown"
     rejected: tuple[Rejected, ...] = ()
     assumptions: tuple[str, ...] = ()
+    pool_key: str = ""
+    """What decides the size of the KV cache (``core/pools.py``)."""
     policy: PodPolicy = field(default_factory=PodPolicy)
     """Under which it was made, and its pods are rendered; not reported."""
 

@@ -11,6 +11,7 @@ PRODUCT_LABELS: Final = (
     "nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator", "gpu.nvidia.com/class",
     "karpenter.k8s.aws/instance-gpu-name", "nvidia.com/gpu.family", "gpu.nvidia.com/model",
     "eks.amazonaws.com/instance-gpu-name", "accelerator", "gpu-type", "gpu", "kubernetes.azure.com/accelerator-type",
+    "k8s.amazonaws.com/accelerator",
 )  # fmt: skip
 _INSTANCE_LABELS: Final = (
     "node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type", "karpenter.k8s.aws/instance-family",

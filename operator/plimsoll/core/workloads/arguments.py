@@ -17,6 +17,7 @@ _LISTS: Final = frozenset(
     {"served_model_name", "cudagraph_capture_sizes", "kv_cache_dtype_skip_layers", "lora_modules", "api_key",
      "middleware", "compile_sizes", "cuda_graph_sizes", "allowed_origins"}
 )  # fmt: skip
+_FLAGS: Final = re.compile(r"(?:^|\s)--[a-zA-Z]")
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 _TYPICAL: Final = frozenset(
     {"max_model_len", "gpu_memory_utilization", "tensor_parallel_size", "served_model_name", "max_num_seqs",
@@ -139,6 +140,10 @@ def _parsed(argv: Sequence[str]) -> Iterator[Use | tuple[int, str]]:
         index, word = words.pop(0)
         if not _is_flag(word):
             yield index, word
+            continue
+        if len(_FLAGS.findall(word)) > 1:
+            # A whole command line in one element is read as it was meant.
+            words = [*((index, each) for each in word.split()), *words]
             continue
         written, equals, value = _glued(word)
         dest, flag, whole = resolve(written.partition(".")[0])

@@ -17,6 +17,7 @@ _TEMPLATES: Final[Mapping[str, tuple[str, ...]]] = {
 _WITH_TEMPLATE: Final = frozenset(
     {"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "ReplicationController", "Rollout", "CloneSet"}
 )
+OWN_KINDS: Final = _WITH_TEMPLATE | {"Pod", "CronJob"}
 _RUNTIMES: Final = frozenset({"ServingRuntime", "ClusterServingRuntime"})
 _NO_PROBES: Final = frozenset({"Job", "CronJob"})
 _NOTHING: Final[Tree] = {}

@@ -10,7 +10,7 @@ from plimsoll.core.workloads.candidates import Candidate, candidates
 from plimsoll.core.workloads.neighbours import Neighbours
 from plimsoll.core.workloads.shell import words_of
 from plimsoll.core.workloads.tree import Tree, at, entries, part, text, whole
-from plimsoll.core.workloads.values import engine_flags_of, spec_flags
+from plimsoll.core.workloads.values import engine_flags_of, spec_flags, stack_model_flags
 from plimsoll.facts import instance_types
 
 _PROFILE: Final = re.compile(r"(?:nvidia-gpu-|amd-gpu-|google-)?(?P<gpu>[^:]+?)(?::(?P<count>\d+))?")
@@ -138,7 +138,8 @@ def _vllm_runtime(manifest: Tree, around: Neighbours) -> Iterator[Candidate]:  #
         **config,
         **{key: model[key] for key in ("maxModelLen", "dtype", "maxNumSeqs") if key in model},
     }
-    argv = (url, "--host", "0.0.0.0", "--port", str(config.get("port", 8000)), *spec_flags(merged))  # noqa: S104 - what the operator writes
+    head = (url, "--host", "0.0.0.0", "--port", str(config.get("port", 8000)))  # noqa: S104 - what the operator writes
+    argv = (*head, *stack_model_flags(model), *spec_flags(merged))
     image = part(deployment, "image")
     resources = part(deployment, "resources")
     container = {

@@ -65,7 +65,7 @@ def _servers(candidate: Candidate, around: Neighbours, known: Known) -> Iterator
     for launch in found:
         key = key_of(candidate.manifest)
         product, live = known.products.get(key, known.product), known.releases.get(key)
-        yield Server(candidate, _with_config(launch, files), variables, around, product, live)
+        yield Server(candidate, _with_config(launch, files), variables, around, product, live, len(found) - 1)
 
 
 def key_of(manifest: Tree) -> str:

@@ -32,6 +32,8 @@ class Server:
     around: Neighbours
     given_product: str | None = None
     live_release: Release | None = None
+    companions: int = 0
+    """Other vLLM servers that the same container starts."""
 
     @property
     def manifest(self) -> Tree:

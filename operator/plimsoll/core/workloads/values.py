@@ -48,10 +48,18 @@ def values_candidates(document: Tree) -> list[Candidate]:
     if found is None:
         return []
     values, path = found
+    if _is_compose(values):
+        return []
     for inner_path, each in walk(values, path):
         if entries(each, STACK, "modelSpec"):
             return list(_stack(document, each, inner_path))
     return list(_others(document, values, path))
+
+
+def _is_compose(values: Tree) -> bool:
+    """Docker Compose: containers too, but not of Kubernetes."""
+    services = part(values, "services").values()
+    return any(isinstance(each, Mapping) and ("image" in each or "build" in each) for each in services)
 
 
 def ignored_keys(document: Tree) -> list[tuple[str, str]]:
@@ -65,33 +73,116 @@ def ignored_keys(document: Tree) -> list[tuple[str, str]]:
         at_path = f"{STACK}.modelSpec[{index}]"
         misplaced = [key for key in _VLLM_CONFIG if key in model]
         ignored += [(f"{at_path}.{key}", f"{key} belongs below vllmConfig") for key in misplaced]
+        if "shmSize" in model and "tensorParallelSize" not in part(model, "vllmConfig"):
+            ignored.append((f"{at_path}.shmSize", "the chart mounts /dev/shm only when tensorParallelSize is set"))
     return ignored
 
 
 def _stack(document: Tree, values: Tree, prefix: str) -> Iterator[Candidate]:
+    """Engines as the production stack's chart makes them (``helm/templates/deployment-vllm-multi.yaml``)."""
     engine = part(values, STACK)
     base = f"{prefix}.{STACK}" if prefix else STACK
     for index, model in enumerate(entries(engine, "modelSpec")):
-        config = part(model, "vllmConfig")
-        url = text(model, "modelURL") or ""
-        argv = (url, "--host", "0.0.0.0", "--port", "8000", *spec_flags(config))  # noqa: S104 - what the chart writes
-        repository, tag = text(model, "repository"), text(model, "tag")
-        gpus = whole(model.get("requestGPU"))
-        memory = text(model, "requestMemory")
-        container: dict[str, Any] = {
-            "name": text(model, "name") or "vllm",
-            "image": f"{repository}:{tag or ''}" if repository else None,
-            "env": [*_list(model.get("env")), *_list(config.get("env"))],
-            "resources": {"requests": {"memory": memory} if memory else {}, "limits": {}},
-        }
-        for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-            if part(engine, probe):
-                container[probe] = part(engine, probe)
-        selector = {"nodeSelectorTerms": model.get("nodeSelectorTerms")}
+        path = f"{base}.modelSpec[{index}]"
         yield Candidate(
-            document, container, f"{base}.modelSpec[{index}]", selector, base, scope="values", argv=argv, gpus=gpus,
-            replicas=whole(model.get("replicaCount")), replicas_path=f"{base}.modelSpec[{index}].replicaCount",
-        )  # fmt: skip
+            document,
+            _stack_container(engine, model),
+            path,
+            _stack_pod(engine, model),
+            base,
+            scope="values",
+            argv=tuple(_stack_argv(engine, model)),
+            gpus=whole(model.get("requestGPU")),
+            replicas=whole(model.get("replicaCount")),
+            replicas_path=f"{path}.replicaCount",
+        )
+
+
+def _stack_argv(engine: Tree, model: Tree) -> Iterator[str]:
+    port = text(engine, "containerPort") or "8000"
+    yield from (text(model, "modelURL") or "", "--host", "0.0.0.0", "--port", port)  # noqa: S104 - what the chart writes
+    yield from stack_model_flags(model)
+    yield from spec_flags(part(model, "vllmConfig"))
+    if text(model, "chatTemplate"):
+        yield from ("--chat-template", f"/templates/{model['chatTemplate']}")
+
+
+def stack_model_flags(model: Tree) -> Iterator[str]:
+    """LoRA and tools, which stand beside ``vllmConfig``."""
+    if model.get("enableLoRA") is True:
+        yield "--enable-lora"
+    if model.get("enableTool") is True:
+        yield "--enable-auto-tool-choice"
+    if text(model, "toolCallParser"):
+        yield from ("--tool-call-parser", str(model["toolCallParser"]))
+
+
+def _stack_container(engine: Tree, model: Tree) -> dict[str, Any]:
+    repository, tag = text(model, "repository"), text(model, "tag")
+    memory, config = text(model, "requestMemory"), part(model, "vllmConfig")
+    container: dict[str, Any] = {
+        "name": text(model, "name") or "vllm",
+        "image": f"{repository}:{tag or ''}" if repository else None,
+        "env": [*_list(model.get("env")), *_list(config.get("env")), *_stack_variables(engine, model)],
+        "resources": {"requests": {"memory": memory} if memory else {}, "limits": {}},
+    }
+    probes = ("startupProbe", "livenessProbe", "readinessProbe")
+    return container | {probe: part(engine, probe) for probe in probes if part(engine, probe)}
+
+
+def _stack_variables(engine: Tree, model: Tree) -> Iterator[dict[str, Any]]:
+    secret = {"secretKeyRef": {"name": "values", "key": "values"}}
+    if str(at(model, "vllmConfig", "v0")) == "1":
+        yield {"name": "VLLM_USE_V1", "value": "0"}
+    if engine.get("vllmApiKey"):
+        yield {"name": "VLLM_API_KEY", "valueFrom": secret}
+    if isinstance(model.get("hf_token"), str):
+        yield {"name": "HF_TOKEN", "value": model["hf_token"]}
+    elif model.get("hf_token"):
+        yield {"name": "HF_TOKEN", "valueFrom": secret}
+
+
+def _stack_pod(engine: Tree, model: Tree) -> dict[str, Any]:
+    terms = _list(model.get("nodeSelectorTerms"))
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {
+        "affinity": {"nodeAffinity": required} if terms else {},
+        "nodeSelector": part(model, "nodeSelector"),
+        "strategy": part(engine, "strategy"),
+    }
+
+
+def stack_models(document: Tree) -> list[tuple[str, Tree, Tree]]:
+    """(path, model, engine) of every model of the production stack's values."""
+    found = values_of(document)
+    for path, each in walk(found[0], found[1]) if found else ():
+        engine = part(each, STACK)
+        if engine:
+            base = f"{path}.{STACK}" if path else STACK
+            return [(f"{base}.modelSpec[{i}]", m, engine) for i, m in enumerate(entries(engine, "modelSpec"))]
+    return []
+
+
+def charted_exposure(document: Tree) -> tuple[str, str] | None:
+    """(path, how) of what lets the outside reach the engines of a chart's values."""
+    found = values_of(document)
+    for path, each in walk(found[0], found[1]) if found else ():
+        name = path.rpartition(".")[2]
+        kind = text(each, "type") if name == "service" else text(each, "serviceType")
+        if kind in {"LoadBalancer", "NodePort"}:
+            return path, kind
+        if name in {"ingress", "route", "httpRoute"} and each.get("enabled") is True:
+            return path, name
+    return None
+
+
+def charted_autoscaling(document: Tree) -> str | None:
+    """The path of an autoscaler on CPU in a chart's values."""
+    found = values_of(document)
+    for path, each in walk(found[0], found[1]) if found else ():
+        if each.get("targetCPUUtilizationPercentage") and each.get("enabled", True) is True:
+            return path
+    return None
 
 
 def spec_flags(config: Tree) -> Iterator[str]:
@@ -146,7 +237,7 @@ def _others(document: Tree, values: Tree, path: str) -> Iterator[Candidate]:
             **{key: node[key] for node in reversed(above) for key in _CONTAINER_FIELDS if key in node},
             **_probes(above),
             "image": image,
-            "command": each.get("command") or [],
+            "command": words_of(each.get("command")),
             "args": words_of(args),
         }
         yield Candidate(

@@ -39,6 +39,22 @@ def nearest(model_id: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(folded[name] for name in close))
 
 
+def named(name: str) -> str | None:
+    """The bundled ``org/name`` of a name without its organisation; None when none, or several, are called so."""
+    found = _by_tail().get(name.strip().lower(), ())
+    return found[0] if len(found) == 1 else None
+
+
+@cache
+def _by_tail() -> Mapping[str, tuple[str, ...]]:
+    tails: dict[str, tuple[str, ...]] = {}
+    for name in names():
+        tail = name.partition("/")[2].lower().removesuffix(_TEXT_ONLY)
+        if not name.endswith(_TEXT_ONLY):
+            tails[tail] = (*tails.get(tail, ()), name)
+    return tails
+
+
 @cache
 def names() -> tuple[str, ...]:
     """Every bundled ``org/name``, sorted."""

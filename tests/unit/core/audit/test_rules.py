@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.core.audit.judge import MODULES
 from plimsoll.core.audit.rule import RULES
-from tests.unit.core.audit.deployments import ARGS, beside, deployment, found
+from tests.unit.core.audit.deployments import ARGS, beside, deployment, found, judged
 
 HTTP = {"httpGet": {"path": "/health", "port": "http"}}
 SCALER = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "qwen"}}
@@ -74,6 +74,14 @@ FAULTS: Sequence[tuple[str, Sequence[Mapping[str, Any]], str]] = [
                   "resources": {"limits": {"nvidia.com/gpu": 1}}}]), "exceed"),
     ("barely-fits", [deployment(pod={"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}}, args=["--max-model-len", "20000"])],
      "at once"),
+    ("barely-fits", pod(nodeSelector={"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"},
+     containers=[{"name": "v", "image": "vllm/vllm-openai:v0.32.0", "args": ["acme/Own-37B", "--max-model-len", "8"],
+                  "resources": {"limits": {"nvidia.com/gpu": 1}}}]), "almost no room"),
+    ("large-model-on-unnamed-gpus", [deployment(pod={"nodeSelector": None}, container={"args": ["acme/Own-70B", "--max-model-len", "8"]})],
+     "of unnamed type"),
+    ("pipeline-on-one-node", [deployment(args=["--pipeline-parallel-size", "2"], container={"resources": TWO_GPUS})], "PP 2 × TP 1"),
+    ("small-shared-memory", [deployment(pod={"volumes": [{"name": "s", "emptyDir": {"medium": "Memory", "sizeLimit": "256Mi"}}]},
+     container={"volumeMounts": [{"name": "s", "mountPath": "/dev/shm"}]})], "256Mi"),
     ("fewer-gpus-than-ranks", args("--tensor-parallel-size", "4"), "TP 4 but 1 GPU requested"),
     ("gpus-unused", container(resources=TWO_GPUS), "1 idle"),
     ("no-gpu-requested", container(resources={"limits": {"memory": "32Gi"}}), "no accelerator requested"),
@@ -140,6 +148,13 @@ FAULTS: Sequence[tuple[str, Sequence[Mapping[str, Any]], str]] = [
     ("own-vllm-port", env(VLLM_PORT="8000"), "equals the API port"),
     ("field-at-wrong-level", container(nodeSelector={"a": "b"}), "silently lost"),
     ("values-ignored", [stack(extraArgs=["--seed", "1"])], "drops it silently"),
+    ("values-ignored", [stack(shmSize="20Gi")], "only when tensorParallelSize is set"),
+    ("rwo-volume-rolling-update", [stack(pvcStorage="50Gi")], "chart default"),
+    ("hub-token-in-plain-text", [stack(hf_token="hf_abcdefgh")], "plain value"),
+    ("removed-variable", [stack(vllmConfig={"v0": 1})], "VLLM_USE_V1"),
+    ("no-gpu-requested", [stack(requestGPU=None)], "no accelerator requested"),
+    ("exposed-without-api-key", [{"routerSpec": {"serviceType": "LoadBalancer"}, **stack()}], "LoadBalancer"),
+    ("scales-on-cpu", [{"autoscaling": {"enabled": True, "targetCPUUtilizationPercentage": 80}, **stack()}], "CPU"),
     ("placeholder-model", container(args=["/models/YOUR-MODEL-PATH", "--max-model-len", "8"]), "placeholder"),
     ("relative-path", args("--chat-template", "examples/t.jinja"), "relative"),
     ("forced-gpu-target", env(HSA_OVERRIDE_GFX_VERSION="11.0.0"), "GPU target"),
@@ -152,6 +167,22 @@ FAULTS: Sequence[tuple[str, Sequence[Mapping[str, Any]], str]] = [
 def test_a_fault_is_found(rule: str, objects: Sequence[Mapping[str, Any]], said: str) -> None:
     messages = found(*objects)
     assert said in messages.get(rule, ""), messages
+
+
+@pytest.mark.parametrize(
+    ("tokens", "version", "severity"),
+    [
+        pytest.param("40000", "v0.32.0", "error", id="far beyond what is left"),
+        pytest.param("29500", "v0.32.0", "warning", id="within what the planner cannot tell"),
+        pytest.param("40000", "v0.8.5", "warning", id="a release whose rules nobody recorded"),
+    ],
+)
+def test_a_refusal_is_as_sure_as_the_planner_is(tokens: str, version: str, severity: str) -> None:
+    pod = {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}}
+    engine = {"image": f"vllm/vllm-openai:{version}", "args": [*ARGS, "--max-model-len", tokens]}
+    [judgement] = judged(deployment(container=engine, pod=pod))
+    refused = {each.rule.id: each.severity.value for each in judgement.findings}
+    assert refused["does-not-fit"] == severity
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:

@@ -1,0 +1,39 @@
+"""What the rig has found, each as a named case: it went wrong once."""
+
+from typing import Final
+
+import pytest
+
+from tests.faults import rig
+from tests.faults.rig.api_faults import failing
+from tests.faults.rig.run import CALM, Disturbance, judge, play, prepared
+from tests.faults.rig.scenario import SCENARIOS
+from tests.faults.rig.views import frozen, garbled
+
+rig.load()
+
+FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
+    # Any event made a key run again a second after a failure, whatever the server had asked for.
+    "Retry-After holds against events too": ("roll-out", failing("429", 0.5, 120.0)),
+    # A kind that could not be listed was not listed again before the next sweep, ten minutes later.
+    "a right that comes back is noticed within a minute": ("roll-out", failing("403", 0.5, 120.0)),
+    # A status that was refused as stale was tried again and again with the same stale object.
+    "a status refused as stale is read anew": (
+        "roll-out",
+        garbled("all events dropped", 0, within_seconds=150.0, dropped=1.0, doubled=0.0, late=0.0),
+    ),
+    # With pods seen as they were while they loaded, all were taken down together: nobody seemed to serve.
+    "pods that are seen too late are not thrown away": ("roll-out", frozen(46)),
+    # One more label in the Service's selector cut the fleet off, and counted as somebody else's field.
+    "a selector that selects nothing is repaired": ("Service edited", CALM),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_it_does_not_go_wrong_again(name: str) -> None:
+    scenario, disturbance = FOUND[name]
+    with prepared(SCENARIOS[scenario]) as world:
+        calm = play(world, SCENARIOS[scenario])
+    with prepared(SCENARIOS[scenario]) as world:
+        verdict = judge(world, SCENARIOS[scenario], disturbance, calm)
+    assert not verdict.wrong, "\n".join(verdict.wrong)
