@@ -12,6 +12,7 @@ from plimsoll.cli.audit_result import Audited, Options, audit_files
 from plimsoll.cli.audit_text import markdown, table
 from plimsoll.cli.baseline import read_baseline, write_baseline
 from plimsoll.cli.hub import HubOption
+from plimsoll.cli.inventory import PriceOption, given_inventory, prices_of
 from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, write_file
 from plimsoll.cli.planning import ModelConfigOption
 from plimsoll.core.audit.rule import Severity
@@ -60,6 +61,7 @@ def audit(  # noqa: PLR0917 - a command has as many options as it has
     gpu: Annotated[
         str | None, typer.Option(help="The GPU product where manifests name none, e.g. NVIDIA-L4 or H100.")
     ] = None,
+    price: PriceOption = None,
     model_config: ModelConfigOption = None,
     hub: HubOption = False,
     fail_on: Annotated[
@@ -98,6 +100,7 @@ def audit(  # noqa: PLR0917 - a command has as many options as it has
     live = Live(tuple(namespace or ()), tuple(context or ()), everything=all_contexts)
     wanted = cluster or all_contexts or bool(context)
     audited = audit_cluster(live, options) if wanted else audit_files(_asked(files), options)
+    audited.prices = prices_of(given_inventory(None, price))
     if prometheus is not None:
         from plimsoll.cli.audit_usage import add_usage, period_seconds  # noqa: PLC0415 - files need no client
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import typer
 
+from plimsoll.cli.inventory import Prices
 from plimsoll.cli.output import BAD_INPUT, complain
 from plimsoll.cli.planning import given_config
 from plimsoll.cli.predict import Models
@@ -25,6 +26,7 @@ from plimsoll.core.workloads.server import Server
 from plimsoll.facts import gpus
 from plimsoll.facts.models import ModelFacts, read_model
 
+IDLE_RULE: Final = "gpus-unused"
 Accepted = frozenset[tuple[str, str, str]]
 """(rule, object, container) of findings that somebody has accepted."""
 _NOTHING: Final[Accepted] = frozenset()
@@ -54,6 +56,23 @@ class Judged:
         return self.judgement.server
 
     @property
+    def gpus(self) -> int:
+        """GPUs that all its replicas hold, as far as the manifest says."""
+        replicas = 1 if self.server.replicas is None else self.server.replicas
+        return (self.server.gpus or 0) * replicas * self.server.candidate.nodes
+
+    def cost(self, prices: Prices) -> float | None:
+        """What they cost an hour; None where the product has no price, or is not known."""
+        price = prices.get(self.server.product or "")
+        return None if price is None or not self.gpus else self.gpus * price
+
+    @property
+    def idle_gpus(self) -> int:
+        """Those that no engine uses."""
+        unused = any(each.rule.id == IDLE_RULE for each in self.judgement.findings)
+        return self.gpus - self.gpus * self.server.ranks // (self.server.gpus or 1) if unused else 0
+
+    @property
     def object_name(self) -> str:
         """``Kind namespace/name``: stable over files and lines."""
         return f"{self.server.kind} {self.server.full_name}"
@@ -75,6 +94,7 @@ class Audited:
     ignored: frozenset[str] = frozenset()
     accepted: Accepted = _NOTHING
     unreachable: bool = False
+    prices: Prices = field(default_factory=dict)
     usage: Sequence[Mapping[str, Any]] = ()
     """What was really used, for each workload that Prometheus knows."""
 
@@ -118,14 +138,24 @@ class Audited:
         )
         old = f"; {self.accepted_count} accepted by the baseline" if self.accepted_count else ""
         servers = _count(len(self.judged), "vLLM server")
-        return f"{servers} in {_count(self.objects, 'object')}: {said}{old}"
+        return f"{servers} in {_count(self.objects, 'object')}: {said}{old}{self._held()}"
+
+    def _held(self) -> str:
+        """The GPUs of all, idle ones, and what they cost where every product has a price."""
+        gpus, idle = (sum(getattr(each, what) for each in self.judged) for what in ("gpus", "idle_gpus"))
+        if not gpus:
+            return ""
+        costs = [each.cost(self.prices) for each in self.judged if each.gpus]
+        known = [cost for cost in costs if cost is not None]
+        money = f", {sum(known):,.2f} per hour" if known and len(known) == len(costs) else ""
+        return f"; {_count(gpus, 'GPU')}{money}" + (f", {idle} of them idle" if idle else "")
 
     def as_json(self) -> dict[str, Any]:
         """One object: findings, servers with what the engine gets, what could not be read or judged."""
         by_group = Counter(finding.group for _, finding in self.findings)
         return {
             "findings": [_finding_json(each, finding) for each, finding in self.findings],
-            "servers": [_server_json(each) for each in self.judged],
+            "servers": [_server_json(each, self.prices) for each in self.judged],
             "unreadable": list(self.bad),
             "skipped": list(self.notes),
             **({"usage": list(self.usage)} if self.usage else {}),
@@ -134,6 +164,8 @@ class Audited:
                 "servers": len(self.judged),
                 **{f"{severity.value}s": number for severity, number in self.counts().items()},
                 "accepted": self.accepted_count,
+                "gpus": sum(each.gpus for each in self.judged),
+                "idleGpus": sum(each.idle_gpus for each in self.judged),
                 "groups": {group.value: by_group[group] for group in Group},
             },
         }
@@ -205,7 +237,7 @@ def _finding_json(judged: Judged, finding: Finding) -> dict[str, Any]:
     }
 
 
-def _server_json(judged: Judged) -> dict[str, Any]:
+def _server_json(judged: Judged, prices: Prices) -> dict[str, Any]:
     server, evidence = judged.server, judged.judgement.evidence
     file, line = judged.where()
     found = evidence.prediction
@@ -223,6 +255,7 @@ def _server_json(judged: Judged) -> dict[str, Any]:
         "gpu": server.product,
         "gpus": server.gpus,
         "replicas": server.replicas,
+        "costPerHour": judged.cost(prices),
         "weightsBytes": evidence.weight_bytes,
         "loadSeconds": evidence.estimated_seconds,
         "kv": {

@@ -115,6 +115,19 @@ def test_a_model_configuration_may_be_told(tmp_path: Path) -> None:
     assert as_json("-", "--model-config", str(path), stdin=text)["servers"][0]["kv"]["outcome"] == "starts"
 
 
+def test_what_is_held_and_what_it_costs() -> None:
+    limits = {"nvidia.com/gpu": 2, "memory": "32Gi"}
+    text = yaml.safe_dump(deployment(container={"resources": {"limits": limits}}, spec={"replicas": 3}))
+    found = as_json("-", "--price", "NVIDIA-H100-80GB-HBM3=2.5", stdin=text)
+    assert (found["summary"]["gpus"], found["summary"]["idleGpus"]) == (6, 3)
+    assert found["servers"][0]["costPerHour"] == 15.0
+    assert (
+        "6 GPUs, 15.00 per hour, 3 of them idle"
+        in audit("-", "--price", "NVIDIA-H100-80GB-HBM3=2.5", stdin=text).stdout
+    )
+    assert as_json("-", stdin=text)["servers"][0]["costPerHour"] is None
+
+
 def test_accepted_findings_are_not_heard_again(tmp_path: Path) -> None:
     baseline = tmp_path / "accepted.json"
     assert audit("-", "--save-baseline", str(baseline), stdin=BAD).exit_code == 0

@@ -17,6 +17,9 @@ from plimsoll.facts.engines import NEWEST, OLDEST_RELEASE, EngineVersion
 from plimsoll.facts.model_names import BILLION, billions_of, weight_bytes_of
 
 _PLENTY: Final = 1 << 45
+_GUESSED: Final = "oom_risk"
+"""The one refusal that is not the engine's own check: it may start, and end later."""
+_OF_ANY_RELEASE: Final = frozenset({"weights_do_not_fit", "no_memory_for_kv", "heads_not_divisible"})
 _OLDEST: Final = EngineVersion(*OLDEST_RELEASE)
 _HALF_BYTES: Final = 2
 SMALL_BILLIONS: Final = 10
@@ -221,6 +224,20 @@ class Evidence:
             return None
         found = self.planner(self.row)
         return None if found["outcome"] == "unknown" else found
+
+    @cached_property
+    def surely_refused(self) -> bool:
+        """Whether the engine is refused at the high end of what is left too, by the rules of its own release."""
+        found, row = self.prediction, self.row
+        if found is None or row is None or found["outcome"] != "refused" or found["reason"] == _GUESSED:
+            return False
+        if self._too_old and found["reason"] not in _OF_ANY_RELEASE:
+            return False
+        left = found.get("available_kv_bytes")
+        if left is None:
+            return True
+        again = self.planner({**row, "available_kv_bytes": max(0, int(left["high"]))})
+        return bool(again["outcome"] == "refused")
 
     def unknown(self) -> list[str]:
         """What could not be judged, and why."""

@@ -32,7 +32,9 @@ def does_not_fit(server: Server, evidence: Evidence) -> Iterator[Hit]:
     spare = f"--tensor-parallel-size {server.gpus} for the GPUs that are asked for" if _has_idle_gpus(server) else ""
     fix = ", or ".join(each for each in (f"--max-model-len {fits} fits" if fits else "", spare) if each) or None
     path = server.flag_field("max_model_len") if fits else server.flag_field("tensor_parallel_size")
-    yield Hit(f"{server.model} on {server.product}: {found['message']}", path, fix=fix)
+    severity, group = (None, None) if evidence.surely_refused else (Severity.WARNING, Group.LOAD)
+    near = "" if evidence.surely_refused else " (near the edge of what the planner can tell)"
+    yield Hit(f"{server.model} on {server.product}: {found['message']}{near}", path, severity, fix, group)
 
 
 def _has_idle_gpus(server: Server) -> bool:

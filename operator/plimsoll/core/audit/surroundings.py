@@ -71,12 +71,17 @@ def downloads_at_each_start(server: Server, evidence: Evidence) -> Iterator[Hit]
     if not server.whole_pod or server.is_job or server.is_runtime or evidence.keeps_weights:
         return
     size = f" (~{shown_gib(evidence.weight_bytes)})" if evidence.weight_bytes else ""
-    if server.fetches and server.argv_known and not _offline(server):
+    if server.fetches and server.argv_known and not _offline(server) and not _loads_otherwise(server):
         inside = "emptyDir" in (evidence.cache_volume or {})
         what = "model kept in an emptyDir" if inside else "no persistent model cache"
         yield Hit(f"{what}: downloads again at each start{size}", server.candidate.path)
     elif (folder := _filled_emptily(server)) is not None:
         yield Hit(f"model kept in an emptyDir ({folder}): downloads again at each start{size}", server.candidate.path)
+
+
+def _loads_otherwise(server: Server) -> bool:
+    """Whether a loader of another kind brings the weights: a stream, a peer, an object store."""
+    return server.arguments.text("load_format") not in {None, "auto", "safetensors", "pt", "npcache", "bitsandbytes"}
 
 
 def _offline(server: Server) -> bool:

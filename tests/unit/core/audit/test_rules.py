@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.core.audit.judge import MODULES
 from plimsoll.core.audit.rule import RULES
-from tests.unit.core.audit.deployments import ARGS, beside, deployment, found
+from tests.unit.core.audit.deployments import ARGS, beside, deployment, found, judged
 
 HTTP = {"httpGet": {"path": "/health", "port": "http"}}
 SCALER = {"scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "qwen"}}
@@ -167,6 +167,22 @@ FAULTS: Sequence[tuple[str, Sequence[Mapping[str, Any]], str]] = [
 def test_a_fault_is_found(rule: str, objects: Sequence[Mapping[str, Any]], said: str) -> None:
     messages = found(*objects)
     assert said in messages.get(rule, ""), messages
+
+
+@pytest.mark.parametrize(
+    ("tokens", "version", "severity"),
+    [
+        pytest.param("40000", "v0.32.0", "error", id="far beyond what is left"),
+        pytest.param("29500", "v0.32.0", "warning", id="within what the planner cannot tell"),
+        pytest.param("40000", "v0.8.5", "warning", id="a release whose rules nobody recorded"),
+    ],
+)
+def test_a_refusal_is_as_sure_as_the_planner_is(tokens: str, version: str, severity: str) -> None:
+    pod = {"nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-L4"}}
+    engine = {"image": f"vllm/vllm-openai:{version}", "args": [*ARGS, "--max-model-len", tokens]}
+    [judgement] = judged(deployment(container=engine, pod=pod))
+    refused = {each.rule.id: each.severity.value for each in judgement.findings}
+    assert refused["does-not-fit"] == severity
 
 
 def test_nothing_is_found_where_nothing_is_wrong() -> None:
