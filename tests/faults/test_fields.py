@@ -1,4 +1,4 @@
-"""Every field of the spec, changed alone, changes something that can be seen; or it is written down that it does not."""
+"""Every field of the spec, changed alone, changes something that can be seen; or that it does not is written down."""
 
 import json
 from typing import Any

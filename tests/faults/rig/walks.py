@@ -69,7 +69,7 @@ def fresh(spec: Spec, nodes: tuple[tuple[str, int], ...] = NODES) -> Any:
 
 def walk(specs: Sequence[Spec], pauses_seconds: Sequence[float], nodes: tuple[tuple[str, int], ...] = NODES) -> Any:
     """What comes of specs that are applied one after the other."""
-    with World(nodes=nodes) as world:
+    with World(nodes=nodes, prometheus_configured=False) as world:
         operator = world.start_operator()
         world.until(lambda: operator.leads)
         for spec, pause in zip(specs, pauses_seconds, strict=True):
