@@ -52,13 +52,14 @@ def reached(world: World) -> Any:
     """The state without what tells of the way: kept revisions, and how the last roll-out replaced pods."""
     found = {what: value for what, value in state(world).items() if not what.startswith(REVISIONS.kind)}
     for what, value in found.items():
+        if what == "pods":
+            continue
+        value["managers"] = {}  # they name the owner by its uid, and so does the hash of the intent
+        annotations = value["metadata"].get("annotations", {})
+        for annotation in (names.ANNOTATION_WAY, names.ANNOTATION_HASH):
+            annotations.pop(annotation, None)
         if what.startswith(DEPLOYMENTS.kind):
             value["spec"].pop("strategy")
-            for annotation in (names.ANNOTATION_WAY, names.ANNOTATION_HASH):
-                value["metadata"]["annotations"].pop(annotation, None)
-            value["managers"] = {}
-        if what.startswith("VLLMService"):
-            value["metadata"].pop("annotations", None)
     return found
 
 
