@@ -92,6 +92,16 @@ def test_a_finding_says_where_what_and_how() -> None:
     assert finding["fix"]
 
 
+def test_a_flag_in_a_script_has_a_line_of_its_own() -> None:
+    script = "# --swap-space is gone\nexec vllm serve Qwen/Qwen3-8B \\\n  --max-model-len 8192 \\\n  --swap-space 16\n"
+    manifest = deployment(container={"command": ["sh", "-c"], "args": ["SCRIPT"]})
+    block = "|\n" + "".join(f"          {line}\n" for line in script.splitlines())
+    text = yaml.safe_dump(manifest).replace("SCRIPT\n", block)
+    [finding] = as_json("-", stdin=text)["findings"]
+    assert finding["id"] == "removed-flag"
+    assert text.splitlines()[finding["line"] - 1].strip() == "--swap-space 16"
+
+
 def test_what_is_not_known_is_said() -> None:
     text = yaml.safe_dump(deployment(container={"args": ["acme/own-model", "--max-model-len", "8"]}))
     [server] = as_json("-", stdin=text)["servers"]
