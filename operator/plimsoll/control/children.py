@@ -90,9 +90,12 @@ class Children:
         self._turns = turns
         self._unlisted = unlisted
         self._kinds = kinds
+        self._same: dict[Key, dict[Slot, tuple[str, str]]] = {}
+        """Intent and version of objects that were found to say what is meant: nothing to compare until one changes."""
 
     def forget(self, service: Key) -> None:
         """The service is gone."""
+        self._same.pop(service, None)
         self._turns.forget(service)
 
     def just_wrote(self, service: Key, kind: Kind) -> bool:
@@ -203,7 +206,7 @@ class Children:
         if unseen := self.unseen(slot.kind, request.namespace):
             raise StoppedError(Stop(unseen))
         ours = known is not None and judge(known, request.name, request.uid).verdict == "ours"
-        if ours and not _changed(manifest, known):
+        if ours and self._says_what_is_meant(slot, manifest, known):
             return None
         # A revision's name is a hash of its content: nobody else has it.
         if not ours and not (known is None and slot.kind is REVISIONS):
@@ -219,6 +222,19 @@ class Children:
         self._turns.wrote(slot, intent, changed, _changed(manifest, answer))
         log.info("applied %s %s", slot.kind.kind, slot.name, extra={"service": str(slot.service)})
         return answer
+
+    def _says_what_is_meant(self, slot: Slot, manifest: Mapping[str, Any], known: Object | None) -> bool:
+        """Compared once for each version of the object: most of what an idle reconcile would cost."""
+        version = known["metadata"].get("resourceVersion", "") if known else ""
+        seen = (manifest["metadata"]["annotations"][names.ANNOTATION_HASH], version)
+        same = self._same.setdefault(slot.service, {})
+        if version and same.get(slot) == seen:
+            return True
+        if _changed(manifest, known):
+            same.pop(slot, None)
+            return False
+        same[slot] = seen
+        return True
 
     async def _write(self, slot: Slot, intent: str, manifest: Mapping[str, Any], known: Object | None) -> Object:
         """Apply over what the decision was made on, unless it was refused a moment ago."""
