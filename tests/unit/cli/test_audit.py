@@ -138,6 +138,16 @@ def test_what_is_held_and_what_it_costs() -> None:
     assert as_json("-", stdin=text)["servers"][0]["costPerHour"] is None
 
 
+def test_the_model_behind_an_operators_folder() -> None:
+    spec = {"modelFormat": {"name": "vllm"}, "storageUri": "hf://Qwen/Qwen3-8B", "args": ["--model=/mnt/models"]}
+    spec |= {"image": "vllm/vllm-openai:v0.32.0", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    service = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "q"}}
+    text = yaml.safe_dump({**service, "spec": {"predictor": {"model": spec}}})
+    [server] = as_json("-", "--gpu", "H100", stdin=text)["servers"]
+    assert server["kv"]["outcome"] == "starts"
+    assert any("taken for it" in each for each in server["unknown"])
+
+
 def test_accepted_findings_are_not_heard_again(tmp_path: Path) -> None:
     baseline = tmp_path / "accepted.json"
     assert audit("-", "--save-baseline", str(baseline), stdin=BAD).exit_code == 0
