@@ -1,4 +1,4 @@
-"""Does the suite bite? Change one operator at a time, and see whether a test fails (docs/adr/0036).
+"""Does the suite bite? Change one operator at a time, and see whether a test fails (docs/adr/0038).
 
     python -m tools.mutants core/demand core/sizing      whole modules
     python -m tools.mutants --goal 100 deciders          the list below
