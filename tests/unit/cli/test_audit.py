@@ -92,6 +92,16 @@ def test_a_finding_says_where_what_and_how() -> None:
     assert finding["fix"]
 
 
+def test_a_flag_in_a_script_has_a_line_of_its_own() -> None:
+    script = "# --swap-space is gone\nexec vllm serve Qwen/Qwen3-8B \\\n  --max-model-len 8192 \\\n  --swap-space 16\n"
+    manifest = deployment(container={"command": ["sh", "-c"], "args": ["SCRIPT"]})
+    block = "|\n" + "".join(f"          {line}\n" for line in script.splitlines())
+    text = yaml.safe_dump(manifest).replace("SCRIPT\n", block)
+    [finding] = as_json("-", stdin=text)["findings"]
+    assert finding["id"] == "removed-flag"
+    assert text.splitlines()[finding["line"] - 1].strip() == "--swap-space 16"
+
+
 def test_what_is_not_known_is_said() -> None:
     text = yaml.safe_dump(deployment(container={"args": ["acme/own-model", "--max-model-len", "8"]}))
     [server] = as_json("-", stdin=text)["servers"]
@@ -126,6 +136,16 @@ def test_what_is_held_and_what_it_costs() -> None:
         in audit("-", "--price", "NVIDIA-H100-80GB-HBM3=2.5", stdin=text).stdout
     )
     assert as_json("-", stdin=text)["servers"][0]["costPerHour"] is None
+
+
+def test_the_model_behind_an_operators_folder() -> None:
+    spec = {"modelFormat": {"name": "vllm"}, "storageUri": "hf://Qwen/Qwen3-8B", "args": ["--model=/mnt/models"]}
+    spec |= {"image": "vllm/vllm-openai:v0.32.0", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    service = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "q"}}
+    text = yaml.safe_dump({**service, "spec": {"predictor": {"model": spec}}})
+    [server] = as_json("-", "--gpu", "H100", stdin=text)["servers"]
+    assert server["kv"]["outcome"] == "starts"
+    assert any("taken for it" in each for each in server["unknown"])
 
 
 def test_accepted_findings_are_not_heard_again(tmp_path: Path) -> None:

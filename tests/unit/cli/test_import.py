@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from plimsoll.cli.main import app
+from plimsoll.core.plan.model import bundled_config
 from tests.unit.core.audit.deployments import ARGS, beside, deployment
 
 
@@ -115,6 +117,15 @@ def test_an_engine_older_than_any_we_know_becomes_the_newest() -> None:
     assert "0.32.0 is taken" in left(found)["vLLM 0.8.5"]
     # Its default share of memory is not that of the new release.
     assert "0.9" in found["service"]["spec"]["engine"]["extraArgs"]
+
+
+def test_a_configuration_that_was_given_has_to_be_in_the_cluster_too(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(bundled_config("Qwen/Qwen3-8B").config), encoding="utf-8")  # type: ignore[union-attr] # it is
+    own = deployment(container={"args": ["acme/own-8b", *ARGS[1:]]})
+    found = json.loads(run("import", own, options=("-o", "json", "--model-config", str(path))).stdout)
+    assert found["same"]
+    assert "configRef" in left(found)["the model's configuration"]
 
 
 def test_the_pod_around_the_engine() -> None:

@@ -11,6 +11,7 @@ from plimsoll.core.workloads.arguments import ALWAYS, Use, read_number
 from plimsoll.core.workloads.launch import is_unresolved
 from plimsoll.core.workloads.server import Server
 from plimsoll.facts import engine_flags, past_flags
+from plimsoll.facts.engine_env import REFUSED
 from plimsoll.facts.engines import NEWEST
 
 _DOCKER: Final = frozenset(
@@ -322,8 +323,17 @@ def own_vllm_variables(server: Server, evidence: Evidence) -> Iterator[Hit]:
 
 
 _REAL: Final = frozenset(
-    {"VLLM_PORT", "VLLM_API_KEY", "VLLM_PLUGINS", "VLLM_HOST_IP", "VLLM_LOGGING_LEVEL", "VLLM_TARGET_DEVICE"}
+    {
+        *REFUSED,
+        "VLLM_PORT",
+        "VLLM_API_KEY",
+        "VLLM_PLUGINS",
+        "VLLM_HOST_IP",
+        "VLLM_LOGGING_LEVEL",
+        "VLLM_ALL2ALL_BACKEND",
+    }
 )
+"""Names that vLLM reads, or once read."""
 
 
 def _is_a_flag(name: str) -> bool:

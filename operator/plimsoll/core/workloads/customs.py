@@ -60,6 +60,7 @@ def _of_model(
     yield Candidate(
         manifest, merged, "spec.predictor.model", predictor, "spec.predictor", scope="operator", replicas=replicas,
         argv=tuple(_without_runtime_flags(merged["args"])) if hugging else None,
+        model=_hub_id(text(model, "storageUri") or "") or None,
     )  # fmt: skip
 
 

@@ -25,7 +25,6 @@ SHELL: Final = "shell -c"
 SERVE: Final = "vllm serve"
 MODULE: Final = "python -m"
 ENTRYPOINT: Final = "args only (image entrypoint)"
-SCRIPT: Final = "shell script"
 OTHER: Final = "other command"
 DEFAULT: Final = "image default"
 
@@ -202,7 +201,7 @@ def _in_shell(script: str, container: Container, places: Sequence[str]) -> Itera
             variables=command.variables,
             in_shell=True,
             # A shell that has nothing to do afterwards may hand over by itself; bash does so, dash does not.
-            replaces_shell=command.replaces_shell or (last == 0 and not command.piped),
+            replaces_shell=command.replaces_shell or (last == 0 and not command.piped and not command.background),
             piped=command.piped or (at > 0 and found[at - 1].piped),
             positional_model=direct[0] != MODULE,
         )

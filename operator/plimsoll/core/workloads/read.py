@@ -45,12 +45,6 @@ def servers_of(manifest: Tree, around: Neighbours, known: Known = NOTHING_KNOWN)
     return [server for candidate in found for server in _servers(candidate, around, known)]
 
 
-def all_servers(manifests: Iterable[Tree], around: Neighbours, known: Known = NOTHING_KNOWN) -> Iterator[Server]:
-    """Of many objects."""
-    for manifest in manifests:
-        yield from servers_of(manifest, around, known)
-
-
 def _servers(candidate: Candidate, around: Neighbours, known: Known) -> Iterator[Server]:
     namespace = text(candidate.manifest, "metadata", "namespace") or ""
     variables = variables_of(candidate.container, namespace, around)
