@@ -14,7 +14,7 @@ from tests.faults.world.world import NAMESPACE, USER, World, service
 AT_ONCE_SECONDS = 3.0
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def world() -> Any:
     """A cluster without nodes: what a spec asks for shows at once, and nothing ever runs."""
     with World(nodes=(), prometheus_configured=False) as world:
@@ -45,19 +45,20 @@ def test_every_field_is_either_changed_or_written_down_as_inert() -> None:
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.path)
 def test_a_field_changed_alone_has_an_effect(world: World, change: Change) -> None:
-    world.apply(service(**change.spec(change.before)))
+    name = change.path.replace(".", "-").lower()
+    world.apply(service(name, **change.spec(change.before)))
     world.run(AT_ONCE_SECONDS)
-    before = _seen(world)
-    world.apply(service(**change.spec(change.after)))
+    before = _seen(world, name)
+    world.apply(service(name, **change.spec(change.after)))
     world.run(AT_ONCE_SECONDS)
     assert not world.unexpected.found
-    assert _seen(world) != before
+    assert _seen(world, name) != before
 
 
-def _seen(world: World) -> Any:
-    """Everything but what the user wrote himself."""
-    found = state(world)
-    found[f"VLLMService {NAMESPACE}/qwen"].pop("spec")
-    status = world.must(SERVICES, "qwen").get("status", {})
+def _seen(world: World, name: str) -> Any:
+    """Everything of the service but what its user wrote himself."""
+    found = {what: value for what, value in state(world).items() if what.partition("/")[2].startswith(name)}
+    found[f"VLLMService {NAMESPACE}/{name}"].pop("spec")
+    status = world.must(SERVICES, name).get("status", {})
     messages = {c["type"]: c["message"] for c in status.get("conditions") or ()}
     return found, messages, status.get("servedBy")

@@ -22,7 +22,7 @@ def test_there_and_back_is_where_it_began(field: str, value: Any, at_first: Any)
     assert differences(at_first, found) == []
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_twenty_edits_end_as_a_fresh_object_of_the_last(seed: int) -> None:
     specs, chosen = edits(20, seed), random.Random(seed)
     found = walk(specs, [chosen.choice((0.0, 0.5, 10.0, 60.0)) for _ in specs])

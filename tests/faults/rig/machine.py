@@ -5,6 +5,7 @@ Safety holds at every moment; after everything has calmed down the service is as
 
 from typing import Any, Final
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -19,6 +20,15 @@ from tests.faults.world.process import Process
 from tests.faults.world.store import Object
 from tests.faults.world.world import NAMESPACE, USER, World, service
 
+MACHINE: Final = settings(
+    max_examples=4,
+    stateful_step_count=10,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.generate],  # the steps that failed are printed; shrinking takes minutes
+    suppress_health_check=[*HealthCheck],
+)
 FAULT_SECONDS: Final = 30.0
 QUIET_SECONDS: Final = 900.0
 FREE: Final = [field for field in VALUES if field != "hardware"]

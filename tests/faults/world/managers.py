@@ -38,7 +38,8 @@ def applied(before: Object | None, wanted: Object, who: Manager, shape: Shape, *
         raise ConflictError(f"Apply failed: conflict with {names}", status=409)
     others = {other: theirs - lost[other] for other, theirs in managers.items()}
     of_others = frozenset[Path]().union(*others.values())
-    gone = {path for path in had - claimed - of_others if not _in_use(path, of_others)}
+    within = {path[:length] for path in claimed for length in range(1, len(path))}
+    gone = {path for path in had - claimed - of_others - within if not _in_use(path, of_others)}
     after = merged(live, wanted, shape)
     after = without(after, gone, shape) if gone else after
     if gone and isinstance(shape, Custom) and any(at_path(after, path, shape) is None for path in claimed):
