@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Final
 
 from plimsoll.adapters.ports import DEPLOYMENTS, DISRUPTION_BUDGETS, NETWORK_SERVICES, REVISIONS, SERVICES
@@ -61,14 +62,14 @@ def _plain(obj: Object) -> State:
     meta = obj["metadata"]
     status = obj.get("status") or {}
     return {
-        "metadata": {key: meta[key] for key in _META if key in meta},
+        "metadata": {key: copy(meta[key]) for key in _META if key in meta},
         "owners": [owner["name"] for owner in meta.get("ownerReferences") or ()],
         "managers": {
             f"{manager.name} {manager.operation} {manager.subresource}".strip(): sorted(map(str, paths))
             for manager, paths in managers_of(obj).items()
             if manager.name in names.MANAGERS and manager.subresource != "status"
         },
-        **{key: obj[key] for key in ("spec", "data", "revision") if key in obj},
+        **{key: copy(obj[key]) for key in ("spec", "data", "revision") if key in obj},
         "status": {
             **{key: status[key] for key in _STATUS if key in status},
             "conditions": {

@@ -6,12 +6,13 @@ from typing import Final
 
 from plimsoll.core.workloads.candidates import Candidate, candidates
 from plimsoll.core.workloads.customs import customs
+from plimsoll.core.workloads.helm import engine_flags_of, values_of
 from plimsoll.core.workloads.images import Release
 from plimsoll.core.workloads.launch import DEFAULT, Launch, container_of, launches
 from plimsoll.core.workloads.neighbours import Neighbours
 from plimsoll.core.workloads.server import Server
 from plimsoll.core.workloads.tree import Tree, entries, text
-from plimsoll.core.workloads.values import engine_flags_of, values_candidates, values_of
+from plimsoll.core.workloads.values import values_candidates
 from plimsoll.core.workloads.variables import literals, variables_of
 
 VALUES: Final = "values/operator"

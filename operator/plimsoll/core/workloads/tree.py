@@ -29,6 +29,11 @@ def entries(value: object, *keys: str) -> list[Tree]:
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
+def as_list(value: object) -> list[Any]:
+    """A list, or an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
 def text(value: object, *keys: str) -> str | None:
     """The text below some keys; numbers are given as text, since people forget quotes."""
     found = at(value, *keys)
