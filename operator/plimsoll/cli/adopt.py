@@ -7,6 +7,7 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
+from plimsoll.api.parse import InvalidServiceError
 from plimsoll.cli.audit_result import Judged, Options, audit_reading
 from plimsoll.cli.changes import ABSENT
 from plimsoll.cli.hub import HubError, HubOption, hub_config
@@ -149,7 +150,12 @@ def _one(
         return Imported(judged, adopted, None)
     if given is not None:
         adopted = replace(adopted, left=(*adopted.left, _CONFIGURATION))
-    planned = plan_manifest(manifest, given, claims, _WILLING, hub=options.hub)
+    try:
+        planned = plan_manifest(manifest, given, claims, _WILLING, hub=options.hub)
+    except InvalidServiceError as invalid:
+        return Imported(
+            judged, replace(adopted, manifest=None, problem=f"its figures make no service: {invalid}"), None
+        )
     if not isinstance(planned.outcome, Plan):
         return Imported(judged, adopted, planned)
     dropped = {each.what: each.why for each in adopted.left}

@@ -34,7 +34,7 @@ def port_mismatch(server: Server, evidence: Evidence) -> Iterator[Hit]:
 
 def _port_known(server: Server) -> bool:
     written = server.arguments.text("port")
-    return written is None or written.isdigit()
+    return written is None or written.isdecimal()
 
 
 def _unreached(server: Server, engine: int, named: dict[str | None, object]) -> Iterator[Hit]:

@@ -287,7 +287,7 @@ def probe_delay_too_long(server: Server, evidence: Evidence) -> Iterator[Hit]:
 def ready_timeout_above_startup_budget(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """The two budgets disagree."""
     probe, timeout = server.probe("startupProbe"), server.environment.get("VLLM_ENGINE_READY_TIMEOUT_S", "")
-    if probe is not None and _asks(probe) and timeout.isdigit() and int(timeout) > first_kill_seconds(probe):
+    if probe is not None and _asks(probe) and timeout.isdecimal() and int(timeout) > first_kill_seconds(probe):
         yield Hit(
             f"startup probe budget {first_kill_seconds(probe):,} s but engine-ready timeout {int(timeout):,} s: the "
             "kubelet "

@@ -84,7 +84,7 @@ def pre_stop_fills_grace(server: Server, evidence: Evidence) -> Iterator[Hit]:
 def _sleep_seconds(server: Server) -> int | None:
     own = whole(at(server.container, "lifecycle", "preStop", "sleep", "seconds"))
     words = at(server.container, "lifecycle", "preStop", "exec", "command")
-    match = re.search(r"\bsleep\s+(\d+)", " ".join(map(str, words))) if isinstance(words, list) else None
+    match = re.search(r"\bsleep\s+(\d{1,9})", " ".join(map(str, words))) if isinstance(words, list) else None
     return own if own is not None else int(match[1]) if match else None
 
 

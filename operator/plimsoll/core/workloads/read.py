@@ -36,7 +36,7 @@ NOTHING_KNOWN: Final = Known()
 
 def servers_of(manifest: Tree, around: Neighbours, known: Known = NOTHING_KNOWN) -> list[Server]:
     """Every vLLM server of an object; none for other kinds, and for pods that a workload made."""
-    if manifest.get("kind") in _OWNED and entries(manifest, "metadata", "ownerReferences"):
+    if text(manifest, "kind") in _OWNED and entries(manifest, "metadata", "ownerReferences"):
         return []
     found = customs(manifest, around)
     if found is None and values_of(manifest) is not None:

@@ -42,13 +42,18 @@ def text(value: object, *keys: str) -> str | None:
     return str(found)
 
 
+MOST_DIGITS: Final = 18
+"""No field of Kubernetes holds a longer number."""
+
+
 def whole(value: object) -> int | None:
     """A whole number, also where it is written as text."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
         return int(value) if math.isfinite(value) else None
-    return int(value) if isinstance(value, str) and value.strip().isdigit() else None
+    digits = value.strip() if isinstance(value, str) else ""
+    return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
 
 def seconds(probe: Tree, key: str, default: int) -> int:
