@@ -6,9 +6,10 @@ from typing import Final
 
 import yaml
 
-from plimsoll.core.workloads.tree import Tree, part, text
+from plimsoll.core.workloads.tree import Tree, is_small, part, text
 
 LONGEST_YAML: Final = 1 << 20
+MOST_VALUES: Final = 100_000
 
 
 def values_of(document: Tree) -> tuple[Tree, str] | None:
@@ -55,4 +56,4 @@ def _loaded(written: str | None) -> Tree:
         found = yaml.safe_load(written)
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, Mapping) else {}
+    return found if isinstance(found, Mapping) and is_small(found, MOST_VALUES) else {}

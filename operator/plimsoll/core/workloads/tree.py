@@ -1,7 +1,7 @@
 """Walking through objects whose shape nobody guarantees: what is not there, or is of another type, is absent."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 DEEPEST: Final = 40
@@ -62,6 +62,19 @@ def seconds(probe: Tree, key: str, default: int) -> int:
     return default if found is None else found
 
 
+def is_small(value: object, most: int) -> bool:
+    """Whether a tree has at most so many values: aliases of aliases can stand for more than any memory holds."""
+    waiting, count = [value], 0
+    while waiting and count <= most:
+        node = waiting.pop()
+        count += 1
+        if isinstance(node, Mapping):
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return count <= most
+
+
 def walk(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, Tree]]:
     """Every mapping of a tree with its path, parents first."""
     if depth > DEEPEST:
@@ -71,6 +84,6 @@ def walk(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, T
         for key, child in value.items():
             if isinstance(child, Mapping | list):
                 yield from walk(child, f"{path}.{key}" if path else str(key), depth + 1)
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from walk(child, f"{path}[{index}]", depth + 1)
