@@ -11,7 +11,7 @@ from plimsoll.api.parse import InvalidServiceError
 from plimsoll.cli.audit_result import Judged, Options, audit_reading
 from plimsoll.cli.changes import ABSENT
 from plimsoll.cli.hub import HubError, HubOption, hub_config
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list, say
 from plimsoll.cli.planning import ModelConfigOption, Planned, given_config, plan_manifest
 from plimsoll.cli.text import aligned
 from plimsoll.cli.workload_files import Reading, read_objects
@@ -179,7 +179,7 @@ def _print(found: Sequence[Imported], output: Output) -> None:
         services = [each.adopted.manifest for each in found if each.adopted.manifest]
         typer.echo(yaml.safe_dump_all(services, sort_keys=False, width=_WIDTH), nl=False)
     else:
-        typer.echo("\n".join(line for each in found for line in _document(each)))
+        say("\n".join(line for each in found for line in _document(each)))
 
 
 def _document(each: Imported) -> Iterator[str]:
