@@ -135,10 +135,10 @@ def test_the_pod_around_the_engine() -> None:
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
         "serviceAccountName": "runner",
     }
-    found = imported(deployment(pod=pod, env={"NCCL_DEBUG": "INFO", "VLLM_USE_V1": "1"}))
+    found = imported(deployment(pod=pod, env={"NCCL_DEBUG": "INFO", "VLLM_USE_V1": "1", "VLLM_API_KEY": "sk-1"}))
     template = found["service"]["spec"]["podTemplate"]["spec"]
     assert template["nodeSelector"] == {"pool": "inference"}
     assert template["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert template["containers"] == [{"name": "vllm", "env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}]
-    assert {"variable VLLM_USE_V1", "serviceAccountName of the pod"} <= set(left(found))
+    assert {"variable VLLM_USE_V1", "variable VLLM_API_KEY", "serviceAccountName of the pod"} <= set(left(found))
     assert found["refusal"] is None
