@@ -20,6 +20,7 @@ import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -211,14 +212,14 @@ class Found:
         return 1 - len(self.survivors) / self.tried if self.tried else 1.0
 
 
-def examine(path: Path, sample: int, seed: int) -> Found:
-    """Try the module's mutants, at most ``sample`` of them (0: all)."""
+def examine(path: Path, sample: int, seed: int, stages: int) -> Found:
+    """Try the module's mutants, at most ``sample`` of them (0: all), on the tests of so many stages."""
     module, known = _module(path), _equivalent(path)
     found = [mutant for mutant in mutants(path.read_text(encoding="utf-8")) if mutant.name not in known]
     if sample and len(found) > sample:
         found = Random(seed).sample(found, sample)  # noqa: S311 - the same sample for the same seed
     alive = found
-    for tests in _stages(module):
+    for tests in islice(_stages(module), stages):
         alive = _survivors(tests, module, path, alive) if alive and tests else alive
     return Found(module, len(found), tuple(alive))
 
@@ -261,6 +262,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.mutants", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("modules", nargs="*", default=["deciders"])
     parser.add_argument("--sample", type=int, default=0, help="at most so many mutants a module; 0: all")
+    parser.add_argument(
+        "--stages", type=int, default=3, help="1: tests of its name; 2: and those that import it; 3: all"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--goal", type=float, default=85.0, help="percent killed of each module")
     options = parser.parse_args()
@@ -269,7 +273,7 @@ def main() -> int:
     results = []
     print(f"{'module':44}{'mutants':>9}{'killed':>9}{'share':>9}", flush=True)
     for path in _paths(options.modules):
-        found = examine(path, options.sample, options.seed)
+        found = examine(path, options.sample, options.seed, options.stages)
         results.append(found)
         killed = found.tried - len(found.survivors)
         print(f"{found.module:44}{found.tried:>9}{killed:>9}{found.share:>9.0%}", flush=True)

@@ -32,6 +32,7 @@ from tests.benchmarks.crowd import (
     COUNT,
     SECONDS,
     SETTLED_SECONDS,
+    USUAL_TICKS,
     create,
     service_of,
     settled,
@@ -57,7 +58,7 @@ def main() -> None:
         create_account(kubectl)
         for namespace in ("one", "many", "bare"):
             kubectl("create", "namespace", namespace)
-        operator = Operator(plane, MANIFEST, extra_env={"PLIMSOLL_WORKERS": str(WORKERS)})
+        operator = Operator(plane, MANIFEST, extra_env={**USUAL_TICKS, "PLIMSOLL_WORKERS": str(WORKERS)})
         asyncio.run(_all(plane, operator))
 
 

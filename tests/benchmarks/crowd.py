@@ -15,6 +15,12 @@ from plimsoll.api import names
 COUNT: Final = int(os.environ.get("SERVICES", "1000"))
 SECONDS: Final = float(os.environ.get("SECONDS", "60"))
 SETTLED_SECONDS: Final = 2.0
+USUAL_TICKS: Final = {
+    "PLIMSOLL_METRICS_INTERVAL_SECONDS": "15",
+    "PLIMSOLL_METRICS_WINDOW_SECONDS": "60",
+    "PLIMSOLL_METRICS_STALE_SECONDS": "90",
+}
+"""The defaults: the kit's own operators ask every 2 s, so that tests need not wait."""
 
 
 def service_of(namespace: str, name: str) -> dict[str, Any]:

@@ -7,10 +7,11 @@ from typing import Annotated, Any, Final
 import typer
 import yaml
 
+from plimsoll.api.parse import InvalidServiceError
 from plimsoll.cli.audit_result import Judged, Options, audit_reading
 from plimsoll.cli.changes import ABSENT
 from plimsoll.cli.hub import HubError, HubOption, hub_config
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list, say
 from plimsoll.cli.planning import ModelConfigOption, Planned, given_config, plan_manifest
 from plimsoll.cli.text import aligned
 from plimsoll.cli.workload_files import Reading, read_objects
@@ -149,7 +150,12 @@ def _one(
         return Imported(judged, adopted, None)
     if given is not None:
         adopted = replace(adopted, left=(*adopted.left, _CONFIGURATION))
-    planned = plan_manifest(manifest, given, claims, _WILLING, hub=options.hub)
+    try:
+        planned = plan_manifest(manifest, given, claims, _WILLING, hub=options.hub)
+    except InvalidServiceError as invalid:
+        return Imported(
+            judged, replace(adopted, manifest=None, problem=f"its figures make no service: {invalid}"), None
+        )
     if not isinstance(planned.outcome, Plan):
         return Imported(judged, adopted, planned)
     dropped = {each.what: each.why for each in adopted.left}
@@ -173,7 +179,7 @@ def _print(found: Sequence[Imported], output: Output) -> None:
         services = [each.adopted.manifest for each in found if each.adopted.manifest]
         typer.echo(yaml.safe_dump_all(services, sort_keys=False, width=_WIDTH), nl=False)
     else:
-        typer.echo("\n".join(line for each in found for line in _document(each)))
+        say("\n".join(line for each in found for line in _document(each)))
 
 
 def _document(each: Imported) -> Iterator[str]:

@@ -67,6 +67,6 @@ def _sequences(args: object) -> float:
     words = [str(word) for word in args] if isinstance(args, list | tuple) else []
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         name, _, value = word.partition("=")
-        if name == _SEQUENCES and (value or following).isdigit():
+        if name == _SEQUENCES and (value or following).isdecimal():
             return float(value or following)
     return 0.0

@@ -15,6 +15,9 @@ from tests.unit.core.audit.deployments import deployment
 
 GOOD = yaml.safe_dump(deployment())
 BAD = yaml.safe_dump(deployment(args=["--shm-size=16G"]))
+BOMB = "apiVersion: v1\nkind: Pod\na0: &a0 [x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
+)
 WARNED = yaml.safe_dump(deployment(pod={"terminationGracePeriodSeconds": 10}))
 
 
@@ -57,6 +60,7 @@ def test_exit_code(text: str, options: tuple[str, ...], code: int) -> None:
         pytest.param("- vllm\n", "a list, not a Kubernetes object", id="a list"),
         pytest.param("piVersion: v1\nkind: Pod\n", "no apiVersion", id="a letter lost"),
         pytest.param("apiVersion: v1\nkind: Pod\nkind: Pod\n", "stands here and at line 2", id="a key twice"),
+        pytest.param(BOMB, "aliases of aliases", id="aliases that stand for more than fits in memory"),
         pytest.param("kind: Pod\nspec: &a [*b]\n", "not YAML", id="an alias of nothing"),
     ],
 )  # fmt: skip

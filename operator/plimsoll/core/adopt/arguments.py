@@ -7,7 +7,7 @@ from typing import Final
 
 from plimsoll.core.audit.evidence import Evidence
 from plimsoll.core.plan.extra_args import OURS_ALONE
-from plimsoll.core.workloads.arguments import Use, read_number
+from plimsoll.core.workloads.arguments import SECRET_FLAGS, Use, read_number
 from plimsoll.core.workloads.launch import is_unresolved
 from plimsoll.facts import engine_flags, past_flags
 from plimsoll.facts.engine_flags import Flag
@@ -88,7 +88,7 @@ def _long_name(flag: Flag) -> str:
 
 
 def _shown(use: Use) -> str:
-    return f"{use.written} {use.text}".strip()
+    return use.written if use.dest in SECRET_FLAGS else f"{use.written} {use.text}".strip()
 
 
 def _sizes(evidence: Evidence, version: EngineVersion) -> Iterator[str]:

@@ -179,7 +179,7 @@ def _json(text: str) -> Any:  # noqa: ANN401 - JSON
 def _nested(path: str, value: Any) -> Any:  # noqa: ANN401 - JSON
     """``--flag.key.inner value`` is ``--flag '{"key": {"inner": value}}'``."""
     for key in reversed(path.split(".")) if path else ():
-        value = {key: int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value}
+        value = {key: int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value}
     return value
 
 
@@ -207,7 +207,7 @@ def _check_host(given: Mapping[str, Argument]) -> None:
 def _check_shutdown(given: Mapping[str, Argument]) -> None:
     """The grace period of the pods follows this flag, so it must be a number."""
     value = str(given["shutdown_timeout"].value) if "shutdown_timeout" in given else "0"
-    if not (value.isascii() and value.isdigit() and int(value) <= _LONGEST_DRAIN_SECONDS):
+    if not (value.isascii() and value.isdecimal() and int(value) <= _LONGEST_DRAIN_SECONDS):
         shown = _short(value)
         raise BadFlagError(f"--shutdown-timeout: {shown} is not a number of seconds from 0 to {_LONGEST_DRAIN_SECONDS}")
 
