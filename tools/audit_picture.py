@@ -39,11 +39,16 @@ def _svg(lines: list[str]) -> Iterator[str]:
         'role="img" aria-label="Findings of plimsoll audit in a terminal">'
     )
     yield f'<rect width="{width}" height="{height}" rx="8" fill="#0d1117"/>'
-    yield '<g font-family="ui-monospace,Menlo,Consolas,monospace" font-size="12" fill="#c9d1d9" xml:space="preserve">'
+    yield '<g font-family="ui-monospace,Menlo,Consolas,monospace" font-size="12" fill="#c9d1d9">'
     for at, line in enumerate(lines):
         y = _MARGIN + (at + 1) * _LINE - 6
-        yield f'<text x="{_MARGIN}" y="{y}"{_weight(line, at)}>{_marked(line)}</text>'
+        yield f'<text x="{_MARGIN}" y="{y}"{_weight(line, at)}>{_kept(_marked(line))}</text>'
     yield "</g></svg>"
+
+
+def _kept(line: str) -> str:
+    """Blanks that stand together stay so: a picture's text is set as a web page's is."""
+    return line.replace("  ", "\u00a0 ")
 
 
 def _weight(line: str, at: int) -> str:

@@ -27,6 +27,7 @@ SWEEPS = Counter("plimsoll_sweeps_total", "Full listings, by result", ["result"]
 WATCH_RESTARTS = Counter(
     "plimsoll_watch_restarts_total", "Times the watching part ended and was restarted", registry=REGISTRY
 )
+TASKS = Gauge("plimsoll_tasks", "Tasks of the event loop; flat, whatever happens", registry=REGISTRY)
 SERVICES = Gauge("plimsoll_services", "VLLMServices known", registry=REGISTRY)
 LEADER = Gauge("plimsoll_leader", "1 while this process holds the Lease and acts, else 0", registry=REGISTRY)
 OPTIONAL_KINDS = Gauge(

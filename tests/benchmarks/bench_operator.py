@@ -6,13 +6,11 @@ operator's own adapter and as many at a time as the operator has workers.
 
 import asyncio
 import copy
-import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Final
 
 import psutil
-from aiohttp import ClientSession
 
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.commands import CONTROLLER_QPS
@@ -30,10 +28,20 @@ from plimsoll.adapters.ports import (
 )
 from plimsoll.api import names
 from tests.benchmarks.admin import admin_cluster
+from tests.benchmarks.crowd import (
+    COUNT,
+    SECONDS,
+    SETTLED_SECONDS,
+    USUAL_TICKS,
+    create,
+    service_of,
+    settled,
+    spread,
+    unreported,
+    writes_of,
+)
 from tests.benchmarks.report import figure, quantile
 
-COUNT: Final = int(os.environ.get("SERVICES", "1000"))
-SECONDS: Final = float(os.environ.get("SECONDS", "60"))
 ONE_BY_ONE: Final = 100
 WORKERS: Final = 8
 CREATORS: Final = 8
@@ -50,7 +58,7 @@ def main() -> None:
         create_account(kubectl)
         for namespace in ("one", "many", "bare"):
             kubectl("create", "namespace", namespace)
-        operator = Operator(plane, MANIFEST, extra_env={"PLIMSOLL_WORKERS": str(WORKERS)})
+        operator = Operator(plane, MANIFEST, extra_env={**USUAL_TICKS, "PLIMSOLL_WORKERS": str(WORKERS)})
         asyncio.run(_all(plane, operator))
 
 
@@ -68,25 +76,12 @@ async def _all(plane: ControlPlane, operator: Operator) -> None:
         figure("operator_1000_at_once_over_bare_client", seconds / bare, "ratio", operator_s=seconds, bare_s=bare)
 
 
-def _service(namespace: str, name: str) -> dict[str, Any]:
-    return {
-        "apiVersion": names.API_VERSION,
-        "kind": names.KIND,
-        "metadata": {"namespace": namespace, "name": name},
-        "spec": {
-            "model": {"id": "Qwen/Qwen3.5-9B", "textOnly": True},
-            "hardware": {"gpu": "NVIDIA-H100-80GB-HBM3"},
-            "contextTokens": 131072,
-        },
-    }
-
-
 async def _one_by_one(admin: KubeCluster) -> None:
     waits = []
     for number in range(ONE_BY_ONE):
         name = f"one-{number:03d}"
         began = time.perf_counter()
-        await admin.apply(SERVICES, _service("one", name), "bench")
+        await admin.apply(SERVICES, service_of("one", name), "bench")
         while not await _exists(admin, DEPLOYMENTS, "one", name):  # noqa: ASYNC110 - as a user would poll
             await asyncio.sleep(POLL_SECONDS)
         waits.append((time.perf_counter() - began) * 1000)
@@ -103,50 +98,27 @@ async def _exists(admin: KubeCluster, kind: Kind, namespace: str, name: str) -> 
 
 
 async def _at_once(admin: KubeCluster, operator: Operator) -> float:
-    before = await _writes(operator)
+    before = await writes_of(operator)
     began = time.perf_counter()
-    await _spread(CREATORS, (_service("many", f"svc-{n:04d}") for n in range(COUNT)), _create(admin))
+    await spread(CREATORS, (service_of("many", f"svc-{n:04d}") for n in range(COUNT)), create(admin))
     created = time.perf_counter() - began
-    while await _unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
+    while await unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
         await asyncio.sleep(0.2)
-    await _settled(operator)
+    await settled(operator)
     seconds = time.perf_counter() - began - SETTLED_SECONDS
-    made = await _writes(operator) - before
+    made = await writes_of(operator) - before
     figure("operator_1000_at_once", seconds, "s", services=COUNT, created_s=round(created, 2), writes=made)
     return seconds
 
 
-def _create(admin: KubeCluster) -> Callable[[Object], Awaitable[object]]:
-    return lambda manifest: admin.apply(SERVICES, manifest, "bench")
-
-
-async def _unreported(admin: KubeCluster) -> int:
-    left = 0
-    async for service in admin.list(SERVICES, "many"):
-        left += service.get("status", {}).get("observedGeneration") != service["metadata"]["generation"]
-    return left
-
-
-SETTLED_SECONDS: Final = 2.0
-
-
-async def _settled(operator: Operator) -> None:
-    """Wait until the operator has written nothing for a while."""
-    while True:
-        before = await _writes(operator)
-        await asyncio.sleep(SETTLED_SECONDS)
-        if await _writes(operator) == before:
-            return
-
-
 async def _quiet(operator: Operator, what: str, noise: Callable[[], Awaitable[None]] | None = None) -> None:
-    await _settled(operator)
+    await settled(operator)
     process = psutil.Process(operator.process.pid)
-    writes, cpu = await _writes(operator), sum(process.cpu_times()[:2])
+    writes, cpu = await writes_of(operator), sum(process.cpu_times()[:2])
     began = time.perf_counter()
     await (noise() if noise else asyncio.sleep(SECONDS))
     elapsed = time.perf_counter() - began
-    made = await _writes(operator) - writes
+    made = await writes_of(operator) - writes
     share = (sum(process.cpu_times()[:2]) - cpu) / elapsed * 100
     figure(f"operator_writes_{what}", made, "writes", seconds=round(elapsed), services=COUNT)
     figure(f"operator_cpu_{what}", share, "percent of a core", services=COUNT)
@@ -177,8 +149,8 @@ async def _restart(operator: Operator) -> None:
     await asyncio.to_thread(operator.process.start)
     await asyncio.to_thread(operator.await_ready)
     figure("operator_restart_to_ready", time.perf_counter() - began, "s", services=COUNT)
-    await _settled(operator)
-    figure("operator_restart_writes", await _writes(operator), "writes", services=COUNT)
+    await settled(operator)
+    figure("operator_restart_writes", await writes_of(operator), "writes", services=COUNT)
     figure("operator_restart_to_quiet", time.perf_counter() - began - SETTLED_SECONDS, "s", services=COUNT)
 
 
@@ -190,14 +162,14 @@ async def _bare(admin: KubeCluster) -> float:
 
     async def one(number: int) -> None:
         name = f"bare-{number:04d}"
-        created = await admin.apply(SERVICES, _service("bare", name), "bench")
+        created = await admin.apply(SERVICES, service_of("bare", name), "bench")
         for kind, child in children:
             await admin.apply(kind, _renamed(child, created), names.MANAGER_CHILDREN)
         meta = {"namespace": "bare", "name": name}
         status = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "status": model["status"]}
         await admin.apply(SERVICES, status, names.MANAGER_STATUS, subresource="status")
 
-    await _spread(WORKERS, range(COUNT), one)
+    await spread(WORKERS, range(COUNT), one)
     return time.perf_counter() - began
 
 
@@ -217,20 +189,3 @@ def _renamed(child: dict[str, Any], owner: Object) -> dict[str, Any]:
     meta["namespace"] = "bare"
     meta["ownerReferences"][0] |= {"name": owner["metadata"]["name"], "uid": owner["metadata"]["uid"]}
     return renamed
-
-
-async def _spread(workers: int, items: Iterable[Any], work: Callable[[Any], Awaitable[object]]) -> None:
-    waiting = iter(items)
-
-    async def worker() -> None:
-        for item in waiting:
-            await work(item)
-
-    await asyncio.gather(*(worker() for _ in range(workers)))
-
-
-async def _writes(operator: Operator) -> int:
-    async with ClientSession() as session, session.get(f"{operator.url}/metrics") as answer:
-        text = await answer.text()
-    lines = (line for line in text.splitlines() if line.startswith("plimsoll_api_writes_total"))
-    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))

@@ -1,4 +1,7 @@
-"""``make faults``: every campaign whole, and a table of what came of it. Arguments: names (or parts) of campaigns."""
+"""``make faults``: every campaign whole, and a table of what came of it. Arguments: names (or parts) of campaigns.
+
+``EVERY=10`` runs every tenth case only, ``AT_ONCE=1`` one at a time.
+"""
 
 import os
 import sys
@@ -6,16 +9,20 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
 from rich.console import Console
 from rich.table import Table
 
 from tests.faults import rig
 from tests.faults.rig.campaign import CAMPAIGNS, run
+from tests.faults.rig.machine import MACHINE, Machine
 from tests.faults.rig.run import Verdict
 from tests.faults.rig.scenario import SCENARIOS
 from tests.faults.world.pace import virtual_minutes_per_second
 
 SHOWN = 3
+MIXED = "users, faults and time, mixed"
 
 
 @dataclass
@@ -40,13 +47,14 @@ def main(arguments: list[str]) -> int:
     """1 when a case did not converge."""
     rig.load()
     console = Console()
-    at_once = int(os.environ.get("FAULTS_AT_ONCE", min(2, os.cpu_count() or 1)))
+    at_once = int(os.environ.get("AT_ONCE", min(2, os.cpu_count() or 1)))
+    every = int(os.environ.get("EVERY", "1"))
     console.print(f"{virtual_minutes_per_second():.0f} virtual minutes a second (one service, idle, with Prometheus)")
     chosen = [c for name, c in CAMPAIGNS.items() if not arguments or any(part in name for part in arguments)]
     rows = {campaign.name: Row(campaign.name) for campaign in chosen}
     for scenario in SCENARIOS.values():
         began, failed = time.monotonic(), []
-        for name, verdict in run(scenario, chosen, at_once, whole=True):
+        for name, verdict in run(scenario, chosen, at_once, every=every):
             rows[name].add(verdict)
             failed += [verdict] if verdict.wrong else []
         console.print(f"{scenario.name}: {len(failed)} failed, {time.monotonic() - began:.0f} s")
@@ -54,8 +62,20 @@ def main(arguments: list[str]) -> int:
             console.print(
                 f"  {verdict.case}", *(f"    {line[:500]}" for line in verdict.wrong[:4]), sep="\n", markup=False
             )
+    rows[MIXED] = _mixed(console, int(os.environ.get("WALKS", str(max(1, 200 // every)))))
     console.print(_table(rows.values()))
     return 0 if all(row.cases == row.converged for row in rows.values()) else 1
+
+
+def _mixed(console: Console, walks: int) -> Row:
+    """Users, faults and time, mixed: what hypothesis finds ends it, with the steps that led there."""
+    row = Row(MIXED, walks)
+    try:
+        run_state_machine_as_test(Machine, settings=settings(MACHINE, max_examples=walks))
+        row.converged = walks
+    except AssertionError as error:
+        console.print(str(error)[:4000], *getattr(error, "__notes__", ()), sep="\n", markup=False)
+    return row
 
 
 def _table(rows: Iterable[Row]) -> Table:

@@ -189,6 +189,12 @@ async def _services(run: _Run) -> None:
     )
     await run.say("not a count", server.apply(SERVICES, vllm(ns, replicas="two"), "kubectl"))
     await run.say("a name that no Service may have", server.apply(SERVICES, vllm(ns, name="1v"), "kubectl"))
+    labelled = {"metadata": {"labels": {"team": "a"}}}
+    await run.say("a pod template", server.apply(SERVICES, vllm(ns, podTemplate=labelled), "kubectl"))
+    await run.say("an empty one", server.apply(SERVICES, vllm(ns, podTemplate={}), "kubectl"))
+    await run.say("none", server.apply(SERVICES, vllm(ns), "kubectl"))
+    await run.say("and again", server.apply(SERVICES, vllm(ns, podTemplate=labelled), "kubectl"))
+    await run.say("and none at once", server.apply(SERVICES, vllm(ns), "kubectl"))
     await run.say("scale in Auto", _scaled(server, SERVICES, ns, "v", 3))
     fixed = vllm(ns, scaling={"mode": "Fixed"}, replicas=2)
     await run.say("another mode", server.apply(SERVICES, fixed, "kubectl"))
@@ -207,8 +213,8 @@ async def _services(run: _Run) -> None:
     await run.say("its spec, with a status", server.apply(SERVICES, {**both, "status": {"replicas": 9}}, "kubectl"))
     gone = manifest(SERVICES, ns, "nobody", status={"replicas": 1})
     await run.say("status of nobody", server.apply(SERVICES, gone, "us-status", subresource="status"))
-    labelled = {"metadata": {"annotations": {"plimsoll.dev/hold": "true"}}}
-    await run.say("an annotation is no generation", server.patch(SERVICES, ns, "v", labelled, "kubectl-annotate"))
+    held = {"metadata": {"annotations": {"plimsoll.dev/hold": "true"}}}
+    await run.say("an annotation is no generation", server.patch(SERVICES, ns, "v", held, "kubectl-annotate"))
 
 
 async def _whole_objects(run: _Run) -> None:

@@ -17,7 +17,7 @@ LONGEST_WINDOW_SECONDS: Final = 900
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_whatever_goes_wrong_the_end_is_the_same(name: str) -> None:
-    verdicts = [verdict for _, verdict in run(SCENARIOS[name], CAMPAIGNS.values(), 1, whole=False)]
+    verdicts = [verdict for _, verdict in run(SCENARIOS[name], CAMPAIGNS.values(), 1)]
     failed = [f"{verdict.case}\n" + "\n".join(verdict.wrong) for verdict in verdicts if verdict.wrong]
     assert not failed, "\n\n".join(failed)
 

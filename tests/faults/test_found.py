@@ -26,6 +26,8 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     "pods that are seen too late are not thrown away": ("roll-out", frozen(46)),
     # One more label in the Service's selector cut the fleet off, and counted as somebody else's field.
     "a selector that selects nothing is repaired": ("Service edited", CALM),
+    # A revision without its labels was planned anew, with better estimates, and its data may not be changed.
+    "a revision that lost its labels gets them back": ("ControllerRevision relabelled", CALM),
 }
 
 

@@ -1,8 +1,11 @@
 """Whatever is given to the command line: an exit code of the contract, and never a traceback."""
 
+import copy
 import io
 import json
 import tarfile
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -126,3 +129,50 @@ def test_a_spoilt_archive_is_answered(noise: bytes, at: int) -> None:
     content = bytearray(whole.getvalue())
     content[at : at + len(noise)] = noise
     answered(["plan", "-"], bytes(content))
+
+
+WORKLOADS = [
+    document
+    for file in sorted((Path(__file__).parents[2] / "examples" / "audit").rglob("*.yaml"))
+    for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+    if isinstance(document, dict)
+]
+
+
+@st.composite
+def spoilt_workloads(draw: st.DrawFn) -> bytes:
+    """What people run, with some fields anywhere replaced by anything."""
+    manifest = copy.deepcopy(draw(st.sampled_from(WORKLOADS)))
+    for _ in range(draw(st.integers(1, 3))):
+        path = draw(st.sampled_from(sorted(paths(manifest), key=str)))
+        owner: Any = manifest
+        for part in path[:-1]:
+            owner = owner[part]
+        owner[path[-1]] = draw(VALUES)
+    return yaml.safe_dump(manifest, allow_unicode=True).encode("utf-8", "surrogatepass")
+
+
+def paths(node: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place of a document."""
+    entries = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in entries:
+        yield (*at, key)
+        yield from paths(child, (*at, key))
+
+
+@SLOW
+@given(DOCUMENTS | spoilt_workloads())
+@example(b"kind: List\nitems: 3\n")
+@example(b"kind: Deployment\nspec: &s {template: *s}\n")
+@example(b"kind: Deployment\nmetadata: {name: [a]}\nspec: {template: {spec: {containers: [{args: 3}, 4, null]}}}\n")
+def test_audit_and_import_answer_anything(content: bytes) -> None:
+    answered(["audit", "-"], content)
+    answered(["import", "-"], content)
+
+
+@SLOW
+@given(st.binary(max_size=400) | TEXTS)
+def test_check_log_answers_anything(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+    log = tmp_path_factory.getbasetemp() / "any.log"
+    log.write_bytes(content)
+    answered(["check-log", str(log)], b"")

@@ -1,19 +1,21 @@
 """``plimsoll import``: the VLLMService that equals a running workload, and what differs."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
 import typer
 import yaml
 
+from plimsoll.api.parse import InvalidServiceError
 from plimsoll.cli.audit_result import Judged, Options, audit_reading
 from plimsoll.cli.changes import ABSENT
 from plimsoll.cli.hub import HubError, HubOption, hub_config
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, one_or_list, say
 from plimsoll.cli.planning import ModelConfigOption, Planned, given_config, plan_manifest
 from plimsoll.cli.text import aligned
 from plimsoll.cli.workload_files import Reading, read_objects
+from plimsoll.core.adopt.arguments import Left
 from plimsoll.core.adopt.compare import Difference, differences, essential
 from plimsoll.core.adopt.service import Adopted, adopt
 from plimsoll.core.plan.inventory import Inventory
@@ -24,6 +26,9 @@ from plimsoll.facts.models import ModelConfigError, UnknownArchitecture, read_mo
 
 _WILLING: Final = Inventory(policy=PodPolicy(allow=Allowed(token_secrets=("*",), host_paths=("/",))))
 """An owner who allows what the workload has today; what the real one may refuse is listed beside the service."""
+_CONFIGURATION: Final = Left(
+    "the model's configuration", "put config.json into a ConfigMap and name it in spec.model.configRef"
+)
 SUFFIX: Final = "-plimsoll"
 _WIDTH: Final = 120
 
@@ -140,9 +145,17 @@ def _one(
 ) -> Imported:
     server, evidence = judged.server, judged.judgement.evidence
     adopted = adopt(evidence, _model_limit(server.model or "", given, hub=options.hub), suffix)
-    if adopted.manifest is None:
+    manifest = adopted.manifest
+    if manifest is None:
         return Imported(judged, adopted, None)
-    planned = plan_manifest(adopted.manifest, given, claims, _WILLING, hub=options.hub)
+    if given is not None:
+        adopted = replace(adopted, left=(*adopted.left, _CONFIGURATION))
+    try:
+        planned = plan_manifest(manifest, given, claims, _WILLING, hub=options.hub)
+    except InvalidServiceError as invalid:
+        return Imported(
+            judged, replace(adopted, manifest=None, problem=f"its figures make no service: {invalid}"), None
+        )
     if not isinstance(planned.outcome, Plan):
         return Imported(judged, adopted, planned)
     dropped = {each.what: each.why for each in adopted.left}
@@ -166,7 +179,7 @@ def _print(found: Sequence[Imported], output: Output) -> None:
         services = [each.adopted.manifest for each in found if each.adopted.manifest]
         typer.echo(yaml.safe_dump_all(services, sort_keys=False, width=_WIDTH), nl=False)
     else:
-        typer.echo("\n".join(line for each in found for line in _document(each)))
+        say("\n".join(line for each in found for line in _document(each)))
 
 
 def _document(each: Imported) -> Iterator[str]:

@@ -13,7 +13,7 @@ from plimsoll.cli.audit_text import markdown, table
 from plimsoll.cli.baseline import read_baseline, write_baseline
 from plimsoll.cli.hub import HubOption
 from plimsoll.cli.inventory import PriceOption, given_inventory, prices_of
-from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, write_file
+from plimsoll.cli.output import BAD_INPUT, DONE, NO, UNREACHABLE, Output, complain, emit, say, write_file
 from plimsoll.cli.planning import ModelConfigOption
 from plimsoll.core.audit.rule import Severity
 
@@ -132,7 +132,7 @@ def _print(audited: Audited, output: Form) -> None:
     elif output in {Form.JSON, Form.YAML}:
         emit(audited.as_json(), Output(output))
     else:
-        typer.echo("\n".join(markdown(audited) if output is Form.MARKDOWN else table(audited)))
+        say("\n".join(markdown(audited) if output is Form.MARKDOWN else table(audited)))
 
 
 def _exit_code(audited: Audited, fail_on: FailOn, *, accepting: bool) -> int:

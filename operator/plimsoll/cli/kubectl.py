@@ -5,11 +5,14 @@ from typing import Final
 from plimsoll.cli.lazy import lazy_app
 from plimsoll.cli.main import COMMANDS
 
-SHOWN: Final = ("plan", "diff", "explain", "hold", "accept", "restart", "approve", "reject", "revert")
+SHOWN: Final = (
+    "audit", "import", "plan", "diff", "explain", "hold", "accept", "restart", "approve", "reject", "revert",
+)  # fmt: skip
 
-ABOUT: Final = """Plan, compare, explain and direct vLLM fleets.
+ABOUT: Final = """Audit, plan, compare, explain and direct vLLM fleets.
 
 \b
+  kubectl vllm audit --cluster -n llm
   kubectl vllm plan service.yaml
   kubectl get vllm qwen-docs -o yaml | kubectl vllm diff - service.yaml
   kubectl vllm explain qwen-docs -n llm

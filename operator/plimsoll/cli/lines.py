@@ -32,6 +32,13 @@ def line_of(node: yaml.Node | None, path: str) -> int:
     return line
 
 
+def node_at(node: yaml.Node | None, path: str) -> yaml.Node | None:
+    """The node at a path such as ``spec.containers[0].args[1]``, or None."""
+    for index, key in _STEP.findall(path):
+        node = child(node, key) if key else next(iter(children(node)[int(index) : int(index) + 1]), None)
+    return node
+
+
 def child(node: yaml.Node | None, key: str) -> yaml.Node | None:
     """The node under a key, or None."""
     pairs = node.value if isinstance(node, yaml.MappingNode) else ()

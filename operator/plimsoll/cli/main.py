@@ -27,7 +27,8 @@ COMMANDS: Final = {
 
 ABOUT: Final = """Plan, explain and check vLLM fleets before they cost anything.
 
-Only explain and the verbs (hold, accept, restart, approve, reject, revert) need a cluster, and nothing needs a GPU.
+Only explain and the verbs (hold, accept, restart, approve, reject, revert) need a cluster; audit reads one when asked.
+Nothing needs a GPU.
 Start here:
 
 \b
@@ -42,8 +43,8 @@ Start here:
 """
 
 EPILOG: Final = (
-    "Results go to stdout, messages to stderr. Exit codes: 0 done, 1 the answer is no (not feasible, differs), 2 bad "
-    "input, 3 something needed was unreachable. Shell completion: plimsoll --install-completion."
+    "Results go to stdout, messages to stderr. Exit codes: 0 done, 1 the answer is no (not feasible, differs, faults "
+    "found), 2 bad input, 3 something needed was unreachable. Shell completion: plimsoll --install-completion."
 )
 
 app = lazy_app("plimsoll", ABOUT, COMMANDS, EPILOG)

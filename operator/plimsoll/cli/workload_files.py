@@ -11,11 +11,13 @@ from plimsoll.cli.yaml_documents import Item, Place, items
 from plimsoll.core.workloads.neighbours import Neighbours, gathered
 from plimsoll.core.workloads.read import NOTHING_KNOWN, Known, servers_of
 from plimsoll.core.workloads.server import Server
+from plimsoll.core.workloads.tree import is_small
 
 _MARKER: Final = re.compile(r"^(<{7} |={7}$|>{7} )", re.MULTILINE)
 _TEMPLATE: Final = re.compile(r"\{\{-?\s*[.\w$\"/(]")
 _HEREDOC: Final = re.compile(r"<<-?\s*['\"]?[A-Z_]+['\"]?")
 _OURS: Final = re.compile(r"^\s*(- )?\"?'?kind\"?'?\s*:|vllm|servingEngineSpec", re.MULTILINE | re.IGNORECASE)
+MOST_VALUES: Final = 1_000_000
 _LINE: Final = re.compile(r":(\d+): ")
 
 
@@ -83,6 +85,9 @@ def _add(reading: Reading, item: Item, *, asked_for: bool) -> None:
     if not isinstance(value, Mapping):
         if asked_for:
             reading.bad.append(f"{place.at()}: a {type(value).__name__}, not a Kubernetes object")
+        return
+    if not is_small(value, MOST_VALUES):
+        reading.bad.append(f"{place.at()}: more than {MOST_VALUES:,} values in one document; aliases of aliases?")
         return
     if item.twice is not None and "kind" in value:
         first = place.lines_before + item.twice.first + 1

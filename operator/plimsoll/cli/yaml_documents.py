@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import yaml
 
-from plimsoll.cli.lines import Duplicate, child, children, duplicate_key, line_of
+from plimsoll.cli.lines import Duplicate, child, children, duplicate_key, line_of, node_at
 from plimsoll.cli.sources import Bad
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's, where PyYAML was built with it
@@ -33,8 +33,9 @@ class Place:
         return f"{self.name}:{self.lines_before + line + 1}"
 
     def line(self, path: str = "") -> int:
-        """The line in the file, from 1."""
-        return self.lines_before + line_of(self.node, path) + 1
+        """The line in the file, from 1; behind a ``#`` may stand what to look for in a text of several lines."""
+        path, _, word = path.partition("#")
+        return self.lines_before + line_of(self.node, path) + (_line_within(self.node, path, word) if word else 0) + 1
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,15 @@ def items(name: str, text: str) -> Iterator[Item | Bad]:
             continue
         for manifest, node in _items(value, tree):
             yield Item(Place(name, line, node), manifest, twice)
+
+
+def _line_within(node: yaml.Node | None, path: str, word: str) -> int:
+    """How many lines below its beginning a word stands in a literal block; 0 where it is none, or has no such word."""
+    scalar = node_at(node, path)
+    if not isinstance(scalar, yaml.ScalarNode) or scalar.style != "|":
+        return 0
+    lines = scalar.value.splitlines()
+    return next((at + 1 for at, line in enumerate(lines) if word in line and not line.lstrip().startswith("#")), 0)
 
 
 def _parsed(chunk: str) -> tuple[yaml.Node | None, Duplicate | None, Any]:

@@ -243,6 +243,7 @@ class Operator:
         leads = self.elector.leading.is_set()
         metrics.QUEUE_DEPTH.set(len(self.queue) if leads else 0)
         metrics.QUEUE_AGE_SECONDS.set(self.queue.oldest_seconds if leads else 0)
+        metrics.TASKS.set(len(asyncio.all_tasks()))
         metrics.SERVICES.set(sum(1 for _ in self.cache.services()))
 
 

@@ -90,9 +90,12 @@ class Children:
         self._turns = turns
         self._unlisted = unlisted
         self._kinds = kinds
+        self._same: dict[Key, dict[Slot, tuple[str, str]]] = {}
+        """Intent and version of objects that were found to say what is meant: nothing to compare until one changes."""
 
     def forget(self, service: Key) -> None:
         """The service is gone."""
+        self._same.pop(service, None)
         self._turns.forget(service)
 
     def just_wrote(self, service: Key, kind: Kind) -> bool:
@@ -189,7 +192,7 @@ class Children:
         slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_CHILDREN)
         written = None
         try:
-            written = await self._bring_one(request, slot, manifest, live.get((kind, name)), applied)
+            written = await self._bring_one(request, slot, manifest, live.get((kind, name)), applied, new=not live)
         except StoppedError as stopped:
             if kind is not DISRUPTION_BUDGETS or stopped.stop.problem is None:
                 raise
@@ -198,16 +201,24 @@ class Children:
         return written
 
     async def _bring_one(
-        self, request: Request, slot: Slot, manifest: Mapping[str, Any], known: Object | None, applied: Applied
+        self,
+        request: Request,
+        slot: Slot,
+        manifest: Mapping[str, Any],
+        known: Object | None,
+        applied: Applied,
+        *,
+        new: bool,
     ) -> Object | None:
         if unseen := self.unseen(slot.kind, request.namespace):
             raise StoppedError(Stop(unseen))
         ours = known is not None and judge(known, request.name, request.uid).verdict == "ours"
-        if ours and not _changed(manifest, known):
+        if ours and self._says_what_is_meant(slot, manifest, known):
             return None
-        # A revision's name is a hash of its content: nobody else has it.
-        if not ours and not (known is None and slot.kind is REVISIONS):
+        # A revision's name is a hash of its content: nobody else has it, and of a new service nor have we.
+        if not ours and not (new and slot.kind is REVISIONS):
             known = await self._find(request, slot)
+            manifest = _as_kept(manifest, known) if known and slot.kind is REVISIONS else manifest
         if known is not None:
             check_selector(slot, manifest, known)
         intent, changed = manifest["metadata"]["annotations"][names.ANNOTATION_HASH], _changed(manifest, known)
@@ -219,6 +230,19 @@ class Children:
         self._turns.wrote(slot, intent, changed, _changed(manifest, answer))
         log.info("applied %s %s", slot.kind.kind, slot.name, extra={"service": str(slot.service)})
         return answer
+
+    def _says_what_is_meant(self, slot: Slot, manifest: Mapping[str, Any], known: Object | None) -> bool:
+        """Compared once for each version of the object: most of what an idle reconcile would cost."""
+        version = known["metadata"].get("resourceVersion", "") if known else ""
+        seen = (manifest["metadata"]["annotations"][names.ANNOTATION_HASH], version)
+        same = self._same.setdefault(slot.service, {})
+        if version and same.get(slot) == seen:
+            return True
+        if _changed(manifest, known):
+            same.pop(slot, None)
+            return False
+        same[slot] = seen
+        return True
 
     async def _write(self, slot: Slot, intent: str, manifest: Mapping[str, Any], known: Object | None) -> Object:
         """Apply over what the decision was made on, unless it was refused a moment ago."""
@@ -283,6 +307,17 @@ class Children:
 def address(fleet: Workload) -> tuple[Kind, str]:
     """Where a workload is found among the live children."""
     return _KIND_OF[fleet.api_version, fleet.kind], fleet.name
+
+
+def _as_kept(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    """A revision that is there and was not seen (its labels were taken) keeps its data, which nobody may change.
+
+    Its name is a hash of choice and template; what the plan estimates may be known better by now.
+    """
+    meta = dict(manifest["metadata"])
+    annotations = {key: value for key, value in meta.pop("annotations").items() if key != names.ANNOTATION_HASH}
+    kept = {**manifest, "data": known["data"], "metadata": meta | ({"annotations": annotations} if annotations else {})}
+    return drift.stamp(kept)
 
 
 def _changed(manifest: Mapping[str, Any], known: Mapping[str, Any] | None) -> list[Path]:

@@ -6,7 +6,7 @@ What each step does stands elsewhere: which plan runs in ``core/rollout.py``, th
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
@@ -20,6 +20,7 @@ from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.creation import Creation
 from plimsoll.control.fleets import Fleets, limited
 from plimsoll.control.observer import Observer
+from plimsoll.control.patience import Patience
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
@@ -96,6 +97,7 @@ class Reconciler:
     """Optional kinds as found in a namespace."""
     wall_seconds: Callable[[], float]
     """Seconds since 1970: to compare with times that pods carry."""
+    patience: Patience = field(default_factory=Patience)
 
     async def reconcile(self, key: Key) -> float | None:
         """Reconcile once; the seconds after which to look again, or None when only an event should cause it."""
@@ -103,6 +105,7 @@ class Reconciler:
         if service is None or service["metadata"].get("deletionTimestamp"):
             self.reporter.forget(key)
             self.children.forget(key)
+            self.patience.forget(key)
             self.scaler.forget(key)
             self.observer.forget(key)
             self.advisor.forget(key)
@@ -140,9 +143,9 @@ class Reconciler:
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
         changeable = facts.refusal or facts.blocked or facts.lacking or facts.update_unknown or facts.waits
-        looking = changeable or any(pod.phase == "pending" for pod in seen.pods)
+        waiting = self.patience.seconds(key, seen.pods, self.wall_seconds())
         contested = CONTEST_RECHECK_SECONDS if applied.contest else None
-        looking_again = REFUSED_RECHECK_SECONDS if looking else None
+        looking_again = REFUSED_RECHECK_SECONDS if changeable else waiting
         apart = INTEGRATION_RECHECK_SECONDS if applied.beside else None
         waits = (again, written, looking_again, applied.again_seconds, contested, size.again_seconds, apart)
         return min((wait for wait in waits if wait is not None), default=None)

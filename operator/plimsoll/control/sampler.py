@@ -13,6 +13,7 @@ from typing import Any, Final
 from plimsoll import metrics
 from plimsoll.adapters.ports import SERVICES, MetricsSource
 from plimsoll.control.cache import Cache, Key
+from plimsoll.control.lulls import Lulls
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core import promql, sampling
 from plimsoll.core.promql import Windows
@@ -59,6 +60,7 @@ class Sampler:
         self._reported: set[str] = set()
         """Uids of ready pods that reported everything once."""
         self._ran: list[Key] = []
+        self._lulls = Lulls()
         self._percentiles: dict[Key, int] = {}
         self._told: tuple[str, ...] = ()
 
@@ -101,7 +103,7 @@ class Sampler:
             ready_seconds=lambda uid: found.at_seconds - self._ready_since.get(uid, found.at_seconds),
             is_new=lambda uid: self._is_new(uid, found.at_seconds),
         )
-        return Look(view, found.at_seconds)
+        return Look(view, self._lulls.looked_seconds(key, found.at_seconds))
 
     async def run(self) -> None:
         """Sample for ever; a tick that takes longer than the interval is followed by the next at once."""
@@ -111,7 +113,9 @@ class Sampler:
             await asyncio.sleep(max(0.0, self._asking.interval_seconds - (self._monotonic() - began)))
 
     async def tick(self, source: MetricsSource) -> None:
-        """Ask once, keep what was found, and put every service in line whose fleet serves or loads."""
+        """Ask once, keep what was found, and put the services in line whose fleets serve or load; those that show the
+        same as before not every time.
+        """
         began = self._monotonic()
         running = self._running(began)
         asked = promql.queries(self._asking.windows, self._asking.labels, self._percentiles.values())
@@ -130,7 +134,9 @@ class Sampler:
         self._sampling = replace(taken, **await self._targets(source, lacking)) if lacking else taken
         self._tell(self._sampling, len(asked), self._monotonic() - began)
         # Those that have just stopped are looked at once more: that nothing runs is worth saying.
-        for key in dict.fromkeys((*running, *self._ran)):
+        due = self._lulls.due({key: self._cache.pods(key) for key in running}, self._sampling)
+        stopped = set(self._ran).difference(running)
+        for key in (*due, *stopped):
             self._queue.add(key)
         self._ran = running
 

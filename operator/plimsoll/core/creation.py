@@ -99,4 +99,4 @@ _READERS: Final[Mapping[str, Callable[[str, str], Obstacle]]] = {
 def _written(event: Event) -> int:
     """An event that repeats is written again, so its version tells the newest where times have whole seconds."""
     version = str(event["metadata"].get("resourceVersion", ""))
-    return int(version) if version.isdigit() else 0
+    return int(version) if version.isdecimal() else 0

@@ -52,9 +52,9 @@ def differs(desired: Mapping[str, Any], live: Mapping[str, Any]) -> str | None:
 
 def differences(desired: Any, live: Any, at: Path = ()) -> Iterator[Path]:  # noqa: ANN401 - JSON
     """Paths of all fields in which the live object is not what we want."""
-    if isinstance(desired, Mapping):
+    if isinstance(desired, dict | Mapping):
         yield from _mapping(desired, live, at)
-    elif isinstance(desired, Sequence) and not isinstance(desired, str):
+    elif isinstance(desired, list | tuple):
         yield from _sequence(desired, live, at)
     elif not _same_scalar(desired, live):
         yield at

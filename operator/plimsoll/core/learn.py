@@ -74,7 +74,7 @@ def _total(plan: Mapping[str, Any]) -> float:
 def _flag(plan: Mapping[str, Any], name: str) -> int:
     args = list(plan["choice"]["args"])
     value = args[args.index(name) + 1] if name in args[:-1] else "0"
-    return int(value) if value.isdigit() else 0
+    return int(value) if value.isdecimal() else 0
 
 
 def _gib(value: float) -> str:

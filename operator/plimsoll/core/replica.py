@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import zip_longest
 from typing import Any, Final
 
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
@@ -64,8 +65,8 @@ def _blocks_now(view: FleetView, usable_blocks: float) -> float:
 def _sequences(args: object) -> float:
     """The cap of one engine's running requests; 0 when the arguments do not say."""
     words = [str(word) for word in args] if isinstance(args, list | tuple) else []
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
         name, _, value = word.partition("=")
-        if name == _SEQUENCES and (value or following).isdigit():
+        if name == _SEQUENCES and (value or following).isdecimal():
             return float(value or following)
     return 0.0

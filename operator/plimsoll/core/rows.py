@@ -172,7 +172,7 @@ def _version(written: object) -> tuple[EngineVersion, tuple[str, ...]]:
 
 def _release(written: str) -> tuple[int, int] | None:
     parts = written.strip().lstrip("v").split(".")
-    if len(parts) < 2 or not all(part.isdigit() and len(part) <= 3 for part in parts[:2]):  # noqa: PLR2004
+    if len(parts) < 2 or not all(part.isdecimal() and len(part) <= 3 for part in parts[:2]):  # noqa: PLR2004
         return None
     return int(parts[0]), int(parts[1])
 

@@ -49,7 +49,7 @@ class Known:
     def recorded_count(self) -> int | None:
         """The count that was decided last."""
         text = str(self.recorded.get("to", "")) if self.recorded else ""
-        return int(text) if text.isdigit() else None
+        return int(text) if text.isdecimal() else None
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def read_speculation(written: Mapping[str, Any], find: FindModel) -> Drafting:
 
 
 def _tokens(value: object) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit():
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MOST_TOKENS:
         shown = str(value)[:40]

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from copy import copy
 from typing import Any, Final
 
 from plimsoll.adapters.ports import DEPLOYMENTS, DISRUPTION_BUDGETS, NETWORK_SERVICES, REVISIONS, SERVICES
@@ -20,12 +21,14 @@ _STATUS: Final = (
     "updatedReplicas",
     "availableReplicas",
     "selector",
-    "plan",
     "summary",
 )
 
 _CONDITIONS: Final = names.CONDITIONS.keys() - {names.METRICS_AVAILABLE, names.SLO_MET, names.KV_PREDICTION_ACCURATE}
 """Those that rest on ticks of live figures say the same a few ticks later."""
+
+_ESTIMATED: Final = ("availableKVBytes", "memory", "assumptions", "typical")
+"""Of a plan: exact where a pool was observed before, fitted where not: a new process has seen none."""
 
 State = dict[str, Any]
 
@@ -61,16 +64,18 @@ def _plain(obj: Object) -> State:
     meta = obj["metadata"]
     status = obj.get("status") or {}
     return {
-        "metadata": {key: meta[key] for key in _META if key in meta},
+        "metadata": {key: copy(meta[key]) for key in _META if key in meta} | _without_hash(obj),
         "owners": [owner["name"] for owner in meta.get("ownerReferences") or ()],
         "managers": {
             f"{manager.name} {manager.operation} {manager.subresource}".strip(): sorted(map(str, paths))
             for manager, paths in managers_of(obj).items()
             if manager.name in names.MANAGERS and manager.subresource != "status"
         },
-        **{key: obj[key] for key in ("spec", "data", "revision") if key in obj},
+        **{key: copy(obj[key]) for key in ("spec", "revision") if key in obj},
+        **({"data": {**obj["data"], "plan": _planned(obj["data"].get("plan"))}} if "data" in obj else {}),
         "status": {
             **{key: status[key] for key in _STATUS if key in status},
+            "plan": _planned(status.get("plan")),
             "conditions": {
                 c["type"]: (c["status"], c.get("reason"))
                 for c in status.get("conditions") or ()
@@ -78,6 +83,17 @@ def _plain(obj: Object) -> State:
             },
         },
     }
+
+
+def _without_hash(obj: Object) -> State:
+    """Annotations of a revision without the hash of what it keeps: that holds the plan's estimates."""
+    annotations = obj["metadata"].get("annotations") or {}
+    kept = {key: value for key, value in annotations.items() if key != names.ANNOTATION_HASH}
+    return {"annotations": kept} if "data" in obj else {}
+
+
+def _planned(plan: Mapping[str, Any] | None) -> State:
+    return {key: value for key, value in (plan or {}).items() if key not in _ESTIMATED}
 
 
 def _pod(pod: Object) -> str:

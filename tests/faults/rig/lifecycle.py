@@ -171,7 +171,9 @@ ROLL_OUT_OF_TWO = scenario(
 )
 SCALE_UP = scenario(Scenario("scale up with demand", running(), offered(30.0), told(3), quiet_seconds=90.0))
 SCALE_DOWN = scenario(
-    Scenario("scale down with demand", _busy, offered(0.0), told(1), within_seconds=2400.0, quiet_seconds=90.0)
+    Scenario(
+        "scale down with demand", _busy, offered(0.0), told(1), within_seconds=2400.0, quiet_seconds=90.0, slow=True
+    )
 )
 PLAN_CHANGE = scenario(Scenario("plan change accepted", _with_another_plan, _accept, _accepted))
 FIXED_UP = scenario(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from plimsoll.adapters.ports import InvalidError, UnreachableError
+from plimsoll.adapters.ports import InvalidError
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from tests.faults.world.kinds import UnfaithfulError, crd_schema
 
@@ -59,15 +59,15 @@ def admitted(obj: Object, before: Mapping[str, Any] | None) -> Object:
 
 
 def typed(wanted: Object) -> None:
-    """An applied manifest must be of the schema's types, or it cannot be merged: no 422, but 500.
+    """An applied manifest must be of the schema's types, or it cannot be merged.
 
     Raises:
-        UnreachableError: as the adapter calls every 5xx.
+        InvalidError: with 500, as the API server answers then; the adapter knows it by its words.
 
     """
     for part in ("spec", "status"):
         if part in wanted and (wrong := next(_untyped(wanted[part], crd_schema()["properties"][part], part), "")):
-            raise UnreachableError(f"failed to create typed patch object: {wrong}", status=500)
+            raise InvalidError(f"failed to create typed patch object: {wrong}", status=500)
 
 
 def _untyped(value: Any, schema: Mapping[str, Any], at: str) -> Iterator[str]:

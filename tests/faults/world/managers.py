@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from plimsoll.adapters.ports import ConflictError
+from plimsoll.adapters.ports import ConflictError, InvalidError
 from tests.faults.world.ownership import Path, at_path, from_fields, merged, owned, to_fields, without
-from tests.faults.world.shapes import Shape
+from tests.faults.world.shapes import Custom, Shape
 from tests.faults.world.store import Object
 
 Owners = dict["Manager", frozenset[Path]]
@@ -38,9 +38,13 @@ def applied(before: Object | None, wanted: Object, who: Manager, shape: Shape, *
         raise ConflictError(f"Apply failed: conflict with {names}", status=409)
     others = {other: theirs - lost[other] for other, theirs in managers.items()}
     of_others = frozenset[Path]().union(*others.values())
-    gone = {path for path in had - claimed - of_others if not _in_use(path, of_others)}
+    within = {path[:length] for path in claimed for length in range(1, len(path))}
+    gone = {path for path in had - claimed - of_others - within if not _in_use(path, of_others)}
     after = merged(live, wanted, shape)
     after = without(after, gone, shape) if gone else after
+    if gone and isinstance(shape, Custom) and any(at_path(after, path, shape) is None for path in claimed):
+        # An empty map in place of one that loses its last field: the real server is left with a null, and refuses it.
+        raise InvalidError("Invalid value: null: must be of type object", status=422)
     return {"metadata": {}, **after}, {**others, who: claimed}
 
 

@@ -41,9 +41,9 @@ class Scheduler:
         pod = self.api.store.get(PODS, key)
         if pod is None or pod["spec"].get("nodeName") or pod["metadata"].get("deletionTimestamp"):
             return None
-        _refuse_what_is_not_known(pod["spec"])
         reasons: dict[str, int] = {}
         for node in self.api.store.all(NODES):
+            _refuse_what_is_not_known(pod["spec"])
             why = self._why_not(pod, node)
             if not why:
                 self._bind(pod, node["metadata"]["name"])

@@ -15,6 +15,9 @@ from tests.unit.core.audit.deployments import deployment
 
 GOOD = yaml.safe_dump(deployment())
 BAD = yaml.safe_dump(deployment(args=["--shm-size=16G"]))
+BOMB = "apiVersion: v1\nkind: Pod\na0: &a0 [x, x]\n" + "".join(
+    f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 12)
+)
 WARNED = yaml.safe_dump(deployment(pod={"terminationGracePeriodSeconds": 10}))
 
 
@@ -57,6 +60,7 @@ def test_exit_code(text: str, options: tuple[str, ...], code: int) -> None:
         pytest.param("- vllm\n", "a list, not a Kubernetes object", id="a list"),
         pytest.param("piVersion: v1\nkind: Pod\n", "no apiVersion", id="a letter lost"),
         pytest.param("apiVersion: v1\nkind: Pod\nkind: Pod\n", "stands here and at line 2", id="a key twice"),
+        pytest.param(BOMB, "aliases of aliases", id="aliases that stand for more than fits in memory"),
         pytest.param("kind: Pod\nspec: &a [*b]\n", "not YAML", id="an alias of nothing"),
     ],
 )  # fmt: skip
@@ -90,6 +94,16 @@ def test_a_finding_says_where_what_and_how() -> None:
     line = f"# a comment\n{BAD}".splitlines()[finding["line"] - 1]
     assert "--shm-size" in line
     assert finding["fix"]
+
+
+def test_a_flag_in_a_script_has_a_line_of_its_own() -> None:
+    script = "# --swap-space is gone\nexec vllm serve Qwen/Qwen3-8B \\\n  --max-model-len 8192 \\\n  --swap-space 16\n"
+    manifest = deployment(container={"command": ["sh", "-c"], "args": ["SCRIPT"]})
+    block = "|\n" + "".join(f"          {line}\n" for line in script.splitlines())
+    text = yaml.safe_dump(manifest).replace("SCRIPT\n", block)
+    [finding] = as_json("-", stdin=text)["findings"]
+    assert finding["id"] == "removed-flag"
+    assert text.splitlines()[finding["line"] - 1].strip() == "--swap-space 16"
 
 
 def test_what_is_not_known_is_said() -> None:
@@ -126,6 +140,16 @@ def test_what_is_held_and_what_it_costs() -> None:
         in audit("-", "--price", "NVIDIA-H100-80GB-HBM3=2.5", stdin=text).stdout
     )
     assert as_json("-", stdin=text)["servers"][0]["costPerHour"] is None
+
+
+def test_the_model_behind_an_operators_folder() -> None:
+    spec = {"modelFormat": {"name": "vllm"}, "storageUri": "hf://Qwen/Qwen3-8B", "args": ["--model=/mnt/models"]}
+    spec |= {"image": "vllm/vllm-openai:v0.32.0", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    service = {"apiVersion": "serving.kserve.io/v1beta1", "kind": "InferenceService", "metadata": {"name": "q"}}
+    text = yaml.safe_dump({**service, "spec": {"predictor": {"model": spec}}})
+    [server] = as_json("-", "--gpu", "H100", stdin=text)["servers"]
+    assert server["kv"]["outcome"] == "starts"
+    assert any("taken for it" in each for each in server["unknown"])
 
 
 def test_accepted_findings_are_not_heard_again(tmp_path: Path) -> None:

@@ -64,3 +64,40 @@ def test_a_log_does_not_steer_the_terminal(tmp_path: Path, end: str) -> None:
     said = _answered(["check-log", str(log)])
     assert "alert(1)" in said
     assert not {"\x1b", "\x07", "\u009b"} & set(said)
+
+
+WORKLOAD: dict[str, Any] = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "vllm", "namespace": "llm"},
+    "spec": {
+        "template": {
+            "spec": {
+                "containers": [
+                    {
+                        "name": "vllm",
+                        "image": "vllm/vllm-openai:v0.32.0",
+                        "args": [
+                            "Qwen/Qwen3-8B",
+                            "--max-model-len",
+                            "8192",
+                            "--chat-template",
+                            HOSTILE,
+                            f"--{HOSTILE}",
+                        ],
+                        "env": [{"name": "VLLM_USE_V1", "value": HOSTILE}],
+                    }
+                ]
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("command", ["audit", "import"])
+@pytest.mark.parametrize("output", ["table", "json"])
+def test_what_people_run_does_not_steer_the_terminal(command: str, output: str) -> None:
+    said = _answered([command, "-", "-o", output], WORKLOAD)
+    assert said
+    assert "\x1b]" not in said
+    assert not {"\x07", "\u009b"} & set(said)

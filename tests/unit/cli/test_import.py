@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from plimsoll.cli.main import app
+from plimsoll.core.plan.model import bundled_config
 from tests.unit.core.audit.deployments import ARGS, beside, deployment
 
 
@@ -101,12 +103,13 @@ def test_what_the_operators_owner_may_refuse_is_listed() -> None:
 
 
 def test_what_a_release_no_longer_takes_is_left_out_with_the_reason() -> None:
-    found = imported(deployment(args=["--swap-space", "16", "--max-num-batched-token", "4096", "--api-key", "k"]))
+    found = imported(deployment(args=["--swap-space", "16", "--max-num-batched-token", "4096", "--api-key", "sk-1"]))
     arguments = found["service"]["spec"]["engine"]["extraArgs"]
     assert "--max-num-batched-tokens" in arguments
     assert not {"--swap-space", "--api-key", "--max-num-batched-token"} & set(arguments)
     assert "last seen in 0.16.0" in left(found)["--swap-space 16"]
-    assert "Secret" in left(found)["--api-key k"]
+    assert "Secret" in left(found)["--api-key"]
+    assert "sk-1" not in json.dumps([found["unexpressed"], found["differences"], found["service"]])
 
 
 def test_an_engine_older_than_any_we_know_becomes_the_newest() -> None:
@@ -117,16 +120,25 @@ def test_an_engine_older_than_any_we_know_becomes_the_newest() -> None:
     assert "0.9" in found["service"]["spec"]["engine"]["extraArgs"]
 
 
+def test_a_configuration_that_was_given_has_to_be_in_the_cluster_too(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(bundled_config("Qwen/Qwen3-8B").config), encoding="utf-8")  # type: ignore[union-attr] # it is
+    own = deployment(container={"args": ["acme/own-8b", *ARGS[1:]]})
+    found = json.loads(run("import", own, options=("-o", "json", "--model-config", str(path))).stdout)
+    assert found["same"]
+    assert "configRef" in left(found)["the model's configuration"]
+
+
 def test_the_pod_around_the_engine() -> None:
     pod = {
         "nodeSelector": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "pool": "inference"},
         "tolerations": [{"key": "gpu", "operator": "Exists"}],
         "serviceAccountName": "runner",
     }
-    found = imported(deployment(pod=pod, env={"NCCL_DEBUG": "INFO", "VLLM_USE_V1": "1"}))
+    found = imported(deployment(pod=pod, env={"NCCL_DEBUG": "INFO", "VLLM_USE_V1": "1", "VLLM_API_KEY": "sk-1"}))
     template = found["service"]["spec"]["podTemplate"]["spec"]
     assert template["nodeSelector"] == {"pool": "inference"}
     assert template["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
     assert template["containers"] == [{"name": "vllm", "env": [{"name": "NCCL_DEBUG", "value": "INFO"}]}]
-    assert {"variable VLLM_USE_V1", "serviceAccountName of the pod"} <= set(left(found))
+    assert {"variable VLLM_USE_V1", "variable VLLM_API_KEY", "serviceAccountName of the pod"} <= set(left(found))
     assert found["refusal"] is None

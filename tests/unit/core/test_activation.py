@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.core.activation import ActivationError, Template, joined, read_templates
+from plimsoll.core.activation import ActivationError, Idle, Template, joined, quiet, read_templates
+from plimsoll.core.signals import FleetView, PodView, Sample, Signal
 
 
 @pytest.mark.parametrize(
@@ -50,3 +51,42 @@ def test_answers_are_joined_by_their_labels_and_nothing_is_made_up() -> None:
         ({"namespace": "b", "service": "x"}, 0.0),
     ]
     assert joined(series, Template("q")) == {("a", "x"): 5.0, ("b", "x"): 0.0}
+
+
+def test_names_have_at_most_63_characters() -> None:
+    assert read_templates({"a" * 63: "up"})
+    with pytest.raises(ActivationError, match="at most 63"):
+        read_templates({"a" * 64: "up"})
+
+
+def _fleet(**figures: float) -> FleetView:
+    known = {"USAGE": 0.0, "RUNNING": 0.0, "WAITING": 0.0, "PREEMPTIONS": 0.0, "REQUESTS": 0.0} | figures
+    every = {signal: Sample(0.0) for signal in Signal} | {Signal[name]: Sample(value) for name, value in known.items()}
+    return FleetView((PodView("p", "ready", engines={"0": every}),))
+
+
+@pytest.mark.parametrize(
+    ("view", "requests", "is_quiet"),
+    [
+        (_fleet(), 0.0, True),
+        (_fleet(), 1.0, False),
+        (_fleet(), None, False),
+        (_fleet(RUNNING=1.0), 0.0, False),
+        (_fleet(WAITING=1.0), 0.0, False),
+        (FleetView((PodView("p", "ready"),)), 0.0, False),
+    ],
+)
+def test_quiet_is_what_is_certain(view: FleetView, requests: float | None, is_quiet: bool) -> None:
+    assert quiet(view, requests) is is_quiet
+
+
+def test_quiet_lasts_while_it_is_seen() -> None:
+    idle = Idle()
+    for now in (0.0, 60.0, 120.0):
+        idle.note(now, 60.0, is_quiet=True)
+    assert idle.lasts(120.0, 120.0)
+    assert not idle.lasts(119.0, 120.0)
+    idle.note(181.0, 60.0, is_quiet=True)
+    assert not idle.lasts(181.0, 120.0), "a minute and a second that nobody saw"
+    idle.note(200.0, 60.0, is_quiet=False)
+    assert not idle.lasts(1e9, 0.0)

@@ -90,3 +90,81 @@ def test_without_a_load_requests_are_as_large_as_those_that_run() -> None:
     now = view(USAGE=0.9, RUNNING=3.0)
     assert capacity_of(plan, request.spec, now).request_blocks == pytest.approx(0.3 * planned.usable_blocks)
     assert capacity_of(plan, request.spec, view(USAGE=0.0, RUNNING=0.0)).request_blocks == planned.request_blocks
+
+
+OLD: dict[str, Any] = {"kv": {"numBlocks": 1001, "maxConcurrency": 4.0}, "choice": {"args": []}}
+
+
+@pytest.mark.parametrize(
+    ("kv", "load", "blocks"),
+    [
+        pytest.param({"blocksPerRequestAtLoad": 77}, LOAD, 77, id="its own figure"),
+        # A request of the whole context takes 250 blocks; this one 8,192 of 16,384 tokens when it is half done.
+        pytest.param({}, {"promptTokens": 8000, "outputTokens": 384}, 125, id="a share of the whole context"),
+        pytest.param({"maxConcurrency": 2000.0}, {"promptTokens": 800, "outputTokens": 84}, 1, id="a block at least"),
+        pytest.param({"maxConcurrency": 0.0}, {"promptTokens": 8192}, None, id="nothing fits, and nothing fails"),
+    ],
+)
+def test_what_a_request_takes_by_a_plan_of_the_first_release(
+    kv: dict[str, Any], load: dict[str, Any], blocks: float | None
+) -> None:
+    found = capacity_of({**OLD, "kv": {**OLD["kv"], **kv}}, request_of(load=load).spec)
+    assert found.request_blocks == (pytest.approx(blocks) if blocks else pytest.approx(5e11, rel=0.2))
+    assert found.usable_blocks == 1000
+
+
+def test_what_a_plan_does_not_say_is_not_made_up() -> None:
+    found = capacity_of(OLD, request_of(load=LOAD, slo={"ttft": "2s", "percentile": 90}).spec)
+    assert found.max_num_seqs == found.load_seconds == 0
+    assert found.prefill_seconds_per_token == found.decode_step_seconds == 0
+    assert (found.request_seconds, found.prompt_tokens, found.ttft_seconds) == (0, 2000, 2.0)
+    assert found.percentile == 0.9
+
+
+def test_figures_of_a_plan_are_milliseconds() -> None:
+    typical = {"blocks": 10, "promptTokens": 500, "prefillMsPerToken": 2.0, "decodeStepMs": 40.0}
+    found = capacity_of({**OLD, "typical": typical, "startup": {"seconds": 90}}, request_of(load=LOAD).spec)
+    assert (found.request_blocks, found.prompt_tokens, found.load_seconds) == (10, 500, 90)
+    assert (found.prefill_seconds_per_token, found.decode_step_seconds) == (0.002, 0.04)
+    # 400 tokens at 40 ms, and the prompts of the 85 that run beside it.
+    assert found.request_seconds == pytest.approx(400 * 0.04 + 85 * 500 * 0.002)
+
+
+@pytest.mark.parametrize(
+    ("args", "sequences"),
+    [
+        (["--max-num-seqs", "64"], 64),
+        (["--max-num-seqs=128", "--x"], 128),
+        (["--x", "--max-num-seqs"], 0),
+        (["--max-num-seqs", "many", "--max-num-seqs", "32"], 32),
+        (["--x", "64"], 0),
+        ("--max-num-seqs 64", 0),
+        (None, 0),
+    ],
+)
+def test_the_cap_of_sequences_is_read_from_the_arguments(args: object, sequences: float) -> None:
+    assert capacity_of({**OLD, "choice": {"args": args}}, request_of(load=LOAD).spec).max_num_seqs == sequences
+
+
+@pytest.mark.parametrize(
+    ("figures", "blocks"),
+    [
+        pytest.param({"USAGE": 0.5, "RUNNING": 1.0}, 500, id="one runs"),
+        pytest.param({"USAGE": 0.5, "RUNNING": 2.0}, 250, id="two run"),
+        pytest.param({"USAGE": 0.5, "RUNNING": 0.5}, 200, id="less than one is no average"),
+        pytest.param({"USAGE": 0.5}, 200, id="how many run is not known"),
+        pytest.param({"RUNNING": 2.0}, 200, id="what is used is not known"),
+    ],
+)
+def test_blocks_of_those_that_run(figures: dict[str, float], blocks: float) -> None:
+    kv = {"numBlocks": 1001, "maxConcurrency": 4.0, "blocksPerRequestAtLoad": 200}
+    assert capacity_of({**OLD, "kv": kv}, request_of().spec, view(**figures)).request_blocks == blocks
+
+
+def test_a_pool_holds_a_block_at_least() -> None:
+    found = capacity_of({**OLD, "kv": {"numBlocks": 1, "maxConcurrency": 1.0}}, request_of(load=LOAD).spec)
+    assert found.usable_blocks == 1
+    assert (
+        capacity_of({**OLD, "choice": {"args": [], "enginesPerReplica": 0}}, request_of(load=LOAD).spec).usable_blocks
+        == 1000
+    )

@@ -36,6 +36,13 @@ def recorded(reason: str, to: int, at: str = AT) -> dict[str, Any]:
         pytest.param(Known(1, recorded=recorded(sizing.MORE_DEMAND, 4)), 4, None, id="deleted while we were away"),
         pytest.param(Known(1, live=4), 4, sizing.TAKEN_OVER, id="a fleet without a history is taken as it is"),
         pytest.param(Known(3, live=1, ours=False), 3, sizing.TAKEN_OVER, id="one that was made a moment ago"),
+        pytest.param(Known(3, live=1), 1, sizing.TAKEN_OVER, id="a count that we set ourselves is no default"),
+        pytest.param(
+            Known(3, live=1, ours=False, recorded=recorded(sizing.HANDED_OVER, 2)),
+            1,
+            sizing.TAKEN_OVER,
+            id="a count that somebody is known to have set",
+        ),
         pytest.param(
             Known(1, live=6, recorded=recorded(sizing.HANDED_OVER, 2)), 6, sizing.TAKEN_OVER, id="from External to Auto"
         ),
@@ -88,7 +95,7 @@ def test_autoscaling_goes_on_from_what_runs(known: Known, replicas: int, reason:
             Known(1, live=4, recorded=recorded(sizing.HANDED_OVER, 4)),
             1,
             "External",
-            601,
+            600,
             1,
             False,
             id="after the window",

@@ -1,12 +1,13 @@
 """The running argv as ``spec.engine.extraArgs``: each flag that no field of the spec stands for."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.core.audit.evidence import Evidence
-from plimsoll.core.workloads.arguments import Use, read_number
+from plimsoll.core.plan.extra_args import OURS_ALONE
+from plimsoll.core.workloads.arguments import SECRET_FLAGS, Use, read_number
 from plimsoll.core.workloads.launch import is_unresolved
 from plimsoll.facts import engine_flags, past_flags
 from plimsoll.facts.engine_flags import Flag
@@ -14,19 +15,11 @@ from plimsoll.facts.engines import EngineVersion, batch_defaults, default_utilis
 
 # What a field of the spec, or the operator itself, stands for.
 _ELSEWHERE: Final = frozenset({"model", "model_tag", "max_model_len", "host", "revision", "download_dir", "config"})
-_REFUSED: Final = {
+_REFUSED: Final[Mapping[str, str]] = {
+    **OURS_ALONE,
     "port": "Plimsoll serves on 8000; clients reach the Service, not the container",
-    "uds": "the Service and the probes use port 8000",
     "api_key": "set VLLM_API_KEY in spec.podTemplate from a Secret that the operator's owner lists",
     "distributed_executor_backend": "Plimsoll sets it",
-    "headless": "the roll-out decides which pod serves",
-    "nnodes": "the roll-out numbers the nodes",
-    "node_rank": "the roll-out numbers the nodes",
-    "master_addr": "the roll-out numbers the nodes",
-    "master_port": "the roll-out numbers the nodes",
-    "data_parallel_rank": "the roll-out numbers the engines",
-    "data_parallel_start_rank": "the roll-out numbers the engines",
-    "data_parallel_size_local": "all engines of a replica run in its own pod",
     "data_parallel_address": "the roll-out numbers the engines",
     "data_parallel_rpc_port": "the roll-out numbers the engines",
     "disable_log_requests": "requests are not logged unless asked for",
@@ -95,7 +88,7 @@ def _long_name(flag: Flag) -> str:
 
 
 def _shown(use: Use) -> str:
-    return f"{use.written} {use.text}".strip()
+    return use.written if use.dest in SECRET_FLAGS else f"{use.written} {use.text}".strip()
 
 
 def _sizes(evidence: Evidence, version: EngineVersion) -> Iterator[str]:

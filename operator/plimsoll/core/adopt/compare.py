@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.core.workloads.arguments import Arguments, Use, read_number
+from plimsoll.core.workloads.arguments import SECRET_FLAGS, Arguments, Use, read_number
 
 SAME: Final = (
     "tensor_parallel_size",
@@ -106,7 +106,9 @@ def _value(dest: str, use: Use | None) -> str | None:
 
 
 def _shown(use: Use | None) -> str:
-    return "" if use is None else _value(use.dest, use) or "on"
+    if use is None:
+        return ""
+    return "(a secret)" if use.dest in SECRET_FLAGS else _value(use.dest, use) or "on"
 
 
 def essential(found: Sequence[Difference]) -> list[Difference]:

@@ -1,5 +1,6 @@
 """The pod around the engine as ``spec.model.source`` and ``spec.podTemplate``."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from plimsoll.facts import catalogue
 from plimsoll.facts.engine_env import why_refused
 
 _TOKENS: Final = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN")
+_SECRET_NAME: Final = re.compile(r"(^|_)(TOKEN|KEY|SECRET|PASSWORD)$")
 _PASSED: Final = ("tolerations", "priorityClassName", "runtimeClassName", "schedulerName", "topologySpreadConstraints")
 _OWNERS: Final = ("serviceAccountName", "imagePullSecrets", "hostNetwork", "hostIPC", "hostPID", "nodeName")
 _OURS: Final = frozenset(
@@ -120,6 +122,8 @@ def _why_not(name: str, variable: Variable) -> str | None:
     refused = why_refused(name, engine=True)
     if refused is not None:
         return refused
+    if variable.source == LITERAL and variable.value and _SECRET_NAME.search(name):
+        return "a secret in plain text: put it into a Secret, and name that in spec.podTemplate"
     if variable.source == SECRET:
         return "comes from a Secret: add it to spec.podTemplate once the operator's owner lists the Secret"
     if variable.source != LITERAL or variable.value is None:

@@ -35,7 +35,8 @@ def adopt(evidence: Evidence, model_limit: int | None, suffix: str) -> Adopted:
         return Adopted(server, None, (), problem)
     tokens, word = context_of(evidence, model_limit)
     if tokens is None:
-        return Adopted(server, None, (), f"no --max-model-len, and no configuration of {server.model} at hand")
+        unknown = f"no --max-model-len, and no configuration of {server.model} at hand; --model-config or --hub"
+        return Adopted(server, None, (), unknown)
     version, notes = _release(server)
     model, from_model = model_of(evidence)
     arguments, from_arguments = extra_arguments(evidence, version)

@@ -75,6 +75,9 @@ class Evidence:
     def model(self) -> str | None:
         """The name whose configuration is looked for: a folder is taken for the model that it is called."""
         model = self.server.model if self.server.model_known else None
+        fetched = self.server.candidate.model
+        if model is not None and model.startswith("/") and fetched and "/" in fetched:
+            return fetched  # the folder is where an operator puts the model it fetches
         if model is None or ("/" in model and not model.startswith("/")):
             return model
         return catalogue.named(model.rstrip("/").rsplit("/", 1)[-1]) or model

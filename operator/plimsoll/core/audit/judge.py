@@ -3,14 +3,36 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from plimsoll.core.audit import command_line, hardware, probes, rollouts, security, settings, surroundings
+from plimsoll.core.audit import (
+    command_line,
+    hardware,
+    host_memory,
+    ports,
+    probes,
+    rollouts,
+    security,
+    settings,
+    surroundings,
+    variables,
+)
 from plimsoll.core.audit.evidence import Evidence, Planner
 from plimsoll.core.audit.rule import RULES, Finding
 from plimsoll.core.workloads.server import Server
 
 __all__ = ["MODULES", "RULES", "Judgement", "judge"]
 
-MODULES = (command_line, hardware, probes, rollouts, security, settings, surroundings)
+MODULES = (
+    command_line,
+    hardware,
+    settings,
+    host_memory,
+    probes,
+    ports,
+    rollouts,
+    security,
+    surroundings,
+    variables,
+)
 """Importing them registers their rules."""
 
 

@@ -7,7 +7,7 @@ from typing import Final
 from plimsoll.core.audit.evidence import Evidence
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
 from plimsoll.core.workloads.server import Server
-from plimsoll.core.workloads.tree import Tree, at, part, seconds, text
+from plimsoll.core.workloads.tree import Tree, at, seconds
 
 _BUSY_SECONDS: Final = 15
 _ENDLESS_SECONDS: Final = 3600
@@ -287,68 +287,10 @@ def probe_delay_too_long(server: Server, evidence: Evidence) -> Iterator[Hit]:
 def ready_timeout_above_startup_budget(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """The two budgets disagree."""
     probe, timeout = server.probe("startupProbe"), server.environment.get("VLLM_ENGINE_READY_TIMEOUT_S", "")
-    if probe is not None and _asks(probe) and timeout.isdigit() and int(timeout) > first_kill_seconds(probe):
+    if probe is not None and _asks(probe) and timeout.isdecimal() and int(timeout) > first_kill_seconds(probe):
         yield Hit(
             f"startup probe budget {first_kill_seconds(probe):,} s but engine-ready timeout {int(timeout):,} s: the "
             "kubelet "
             "gives up first",
             server.field("startupProbe"),
         )
-
-
-@rule(
-    "port-mismatch",
-    Group.START,
-    Severity.ERROR,
-    title="The engine listens on another port",
-    why="A probe or Service that asks a port on which nobody listens fails for ever: the pod never gets ready, or "
-    "requests are refused.",
-    fix="Use one number for --port, containerPort, the Service's targetPort and the probes.",
-)
-def port_mismatch(server: Server, evidence: Evidence) -> Iterator[Hit]:
-    """Engine, container, probes and Service disagree."""
-    if not server.argv_known or server.arguments.text("uds") or not _port_known(server):
-        return
-    engine = server.port
-    named = {text(p, "name"): p.get("containerPort") for p in _ports(server)}
-    if not _shares_pod(server):
-        for name in ("startupProbe", "livenessProbe", "readinessProbe"):
-            asked = at(server.probe(name), "httpGet", "port") or at(server.probe(name), "tcpSocket", "port")
-            number = named.get(asked, asked) if isinstance(asked, str) else asked
-            if isinstance(number, int) and number != engine:
-                yield Hit(f"vLLM listens on {engine} but {name} asks {number}", server.field(name))
-        yield from _unreached(server, engine, named)
-
-
-def _port_known(server: Server) -> bool:
-    written = server.arguments.text("port")
-    return written is None or written.isdigit()
-
-
-def _unreached(server: Server, engine: int, named: dict[str | None, object]) -> Iterator[Hit]:
-    declared = [number for number in named.values() if isinstance(number, int)]
-    if declared and engine not in declared and server.whole_pod:
-        shown = ", ".join(map(str, declared))
-        yield Hit(f"vLLM listens on {engine} but the container says {shown}", server.field("ports"), Severity.WARNING)
-    for service in server.services:
-        targets = [p.get("targetPort", p.get("port")) for p in _service_ports(service.body)]
-        numbers = [named.get(t, t) if isinstance(t, str) else t for t in targets]
-        known = [number for number in numbers if isinstance(number, int)]
-        if known and engine not in known and len(known) == len(numbers):
-            yield Hit(f"vLLM listens on {engine} but {service} leads to {known[0]}", server.field("ports"))
-
-
-def _shares_pod(server: Server) -> bool:
-    """Whether another container of the pod may be who listens: a proxy beside the engine."""
-    others = server.pod.get("containers")
-    return isinstance(others, list) and len(others) > 1
-
-
-def _ports(server: Server) -> list[Tree]:
-    found = server.container.get("ports")
-    return [each for each in found if hasattr(each, "get")] if isinstance(found, list) else []
-
-
-def _service_ports(service: Tree) -> list[Tree]:
-    found = part(service, "spec").get("ports")
-    return [each for each in found if hasattr(each, "get")] if isinstance(found, list) else []

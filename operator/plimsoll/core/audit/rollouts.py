@@ -4,15 +4,14 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-from plimsoll.api.units import quantity_bytes
 from plimsoll.core.audit.evidence import Evidence
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
 from plimsoll.core.workloads.server import DEFAULT_GRACE_SECONDS, Server, claim_names
+from plimsoll.core.workloads.stack import stack_models
 from plimsoll.core.workloads.tree import at, entries, part, text, whole
-from plimsoll.core.workloads.values import charted_autoscaling, stack_models
+from plimsoll.core.workloads.values import charted_autoscaling
 
 _DEFAULT_DEADLINE_SECONDS: Final = 600
-_LEAST_SHM_BYTES: Final = 1 << 30
 _SINGLE_NODE_MODES: Final = frozenset({"ReadWriteOnce", "ReadWriteOncePod"})
 
 
@@ -85,7 +84,7 @@ def pre_stop_fills_grace(server: Server, evidence: Evidence) -> Iterator[Hit]:
 def _sleep_seconds(server: Server) -> int | None:
     own = whole(at(server.container, "lifecycle", "preStop", "sleep", "seconds"))
     words = at(server.container, "lifecycle", "preStop", "exec", "command")
-    match = re.search(r"\bsleep\s+(\d+)", " ".join(map(str, words))) if isinstance(words, list) else None
+    match = re.search(r"\bsleep\s+(\d{1,9})", " ".join(map(str, words))) if isinstance(words, list) else None
     return own if own is not None else int(match[1]) if match else None
 
 
@@ -272,71 +271,3 @@ def signals_do_not_reach_engine(server: Server, evidence: Evidence) -> Iterator[
             server.candidate.path,
             Severity.NOTE,
         )
-
-
-@rule(
-    "no-shared-memory",
-    Group.LOAD,
-    Severity.WARNING,
-    title="No /dev/shm with tensor parallelism",
-    why="Ranks exchange data through /dev/shm, of which a container has 64 MiB: NCCL ends the start, or a long prompt "
-    'ends the engine, with "No space left on device".',
-    fix="An emptyDir with medium: Memory (2 GiB for each GPU) mounted at /dev/shm, counted in the memory limit.",
-)
-def no_shared_memory(server: Server, evidence: Evidence) -> Iterator[Hit]:
-    """More than one rank in 64 MiB."""
-    ranks = server.arguments.count("tensor_parallel_size") * server.arguments.count("pipeline_parallel_size")
-    if ranks <= 1 or server.on_cpu or server.candidate.scope == "operator" or not server.candidate.given:
-        return
-    if server.pod.get("hostIPC") is True or "/dev/shm" in server.mounts or _charted_shm(server):  # noqa: S108
-        return
-    yield Hit(
-        f"no /dev/shm with TP>1 ({ranks} ranks): they share the 64 MiB that a container has by default",
-        server.candidate.path,
-    )
-
-
-@rule(
-    "small-shared-memory",
-    Group.LOAD,
-    Severity.NOTE,
-    title="Very little shared memory",
-    why="NCCL and the queues between vLLM's processes live in /dev/shm; images of multimodal requests pass through it.",
-    fix="sizeLimit of 2Gi for each GPU, counted in the memory limit.",
-)
-def small_shared_memory(server: Server, evidence: Evidence) -> Iterator[Hit]:
-    """A size limit below what ranks and images need."""
-    limit = text(part(server.mounts.get("/dev/shm", {}), "emptyDir"), "sizeLimit")  # noqa: S108
-    try:
-        size = quantity_bytes(limit) if limit else None
-    except ValueError:
-        return
-    if size is not None and size < _LEAST_SHM_BYTES:
-        yield Hit(f"shared memory of {limit} only", server.pod_field("volumes"))
-
-
-def _charted_shm(server: Server) -> bool:
-    """Charts may mount it themselves: only values that list the mounts say that it is not there."""
-    if server.candidate.scope != "values":
-        return False
-    mounts = {text(each, "mountPath") for each in entries(server.container, "volumeMounts")}
-    return "volumeMounts" not in server.container or "/dev/shm" in mounts  # noqa: S108
-
-
-@rule(
-    "no-memory-request",
-    Group.LOAD,
-    Severity.WARNING,
-    title="No memory request or limit",
-    why="Without a request the scheduler puts the pod on a node whose memory others use: weights are loaded through "
-    "the "
-    "page cache, and such pods are the first to be evicted.",
-    fix="resources.requests.memory of the weights of one GPU plus 8 GiB, as plimsoll plan prints it.",
-)
-def no_memory_request(server: Server, evidence: Evidence) -> Iterator[Hit]:
-    """First to be evicted."""
-    resources = part(server.container, "resources")
-    if server.whole_pod and not server.is_job:
-        named = [text(part(resources, which), "memory") for which in ("requests", "limits")]
-        if not any(named):
-            yield Hit("no memory request or limit: the pod is the first to be evicted", server.field("resources"))

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
-from plimsoll.api.units import quantity_bytes
 from plimsoll.core.audit.evidence import Evidence, shown_gib
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
-from plimsoll.core.workloads.server import Server, memory_of
+from plimsoll.core.workloads.server import Server
 from plimsoll.facts.model_names import first_release_of
 
 _HIGH: Final = 0.95
@@ -108,33 +107,6 @@ def no_max_model_len(server: Server, evidence: Evidence) -> Iterator[Hit]:
         tokens, fit = found["kv_cache_size_tokens"], found["max_concurrency"]
         then = f": the pool holds {tokens:,} tokens, {fit:.1f} requests of the model's full length"
     yield Hit(f"no max-model-len{then or _ITS_OWN}", server.candidate.path)
-
-
-@rule(
-    "memory-limit-below-weights",
-    Group.START,
-    Severity.WARNING,
-    title="Memory limit below the weights",
-    why="Weights are read through the pod's page cache and staging buffers. A limit below their size makes loading "
-    "slow at "
-    "best; where the loader keeps a copy, the container is killed (OOMKilled).",
-    fix="A memory limit of the weights plus 8 GiB.",
-)
-def memory_limit_below_weights(server: Server, evidence: Evidence) -> Iterator[Hit]:
-    """The limit is smaller than what is loaded."""
-    limit, weights = _bytes(memory_of(server, "limits")), evidence.weight_bytes
-    if limit is not None and weights is not None and limit < weights:
-        yield Hit(
-            f"memory limit {memory_of(server, 'limits')} below weight size (~{weights / (1 << 30):.0f} GiB)",
-            server.field("resources"),
-        )
-
-
-def _bytes(written: str | None) -> int | None:
-    try:
-        return quantity_bytes(written) if written else None
-    except ValueError:
-        return None
 
 
 @rule(

@@ -8,8 +8,8 @@ from plimsoll.core.audit.evidence import Evidence, shown_gib
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
 from plimsoll.core.workloads.launch import is_unresolved
 from plimsoll.core.workloads.server import Server
+from plimsoll.core.workloads.stack import ignored_keys
 from plimsoll.core.workloads.tree import at, part
-from plimsoll.core.workloads.values import ignored_keys
 
 _LINKED: Final = re.compile(r"tcp://")
 _OF_POD: Final = (

@@ -273,7 +273,7 @@ def _listed(text: Fields) -> frozenset[int] | None:
     """Expert layers by number: a list, or Step's comma-separated text."""
     enumerated = text.values.get("moe_layers_enum")
     if isinstance(enumerated, str):
-        return frozenset(int(part) for part in enumerated.split(",") if part.strip().isdigit())
+        return frozenset(int(part) for part in enumerated.split(",") if part.strip().isdecimal())
     listed = text.integers("moe_layers")
     return None if listed is None else frozenset(listed)
 

@@ -26,7 +26,7 @@ _VALUE_OPTIONAL: Final = frozenset({"hf_token"})
 _LONGEST_DRAIN_SECONDS: Final = 1_000_000
 _LEVEL: Final = re.compile(r"-O\.?(\d)")
 _NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
-_OURS_ALONE: Final[Mapping[str, str]] = {
+OURS_ALONE: Final[Mapping[str, str]] = {
     "model": "set spec.model.id instead",
     "model_tag": "set spec.model.id instead",
     "port": "the Service and the probes use 8000",
@@ -41,6 +41,7 @@ _OURS_ALONE: Final[Mapping[str, str]] = {
     "data_parallel_start_rank": "the roll-out numbers the engines",
     "data_parallel_size_local": "all engines of a replica run in its own pod",
 }
+"""Flags that no user of a service may set, and why."""
 
 
 class BadFlagError(ValueError):
@@ -85,8 +86,8 @@ def read_overrides(args: Sequence[str], version: EngineVersion, context_tokens: 
         raise BadFlagError(f"more than {LONGEST_JSON} characters together; put long values into files of the image")
     given = {argument.flag.dest: argument for argument in read_argv(args, version)}
     for dest, argument in given.items():
-        if dest in _OURS_ALONE:
-            raise BadFlagError(f"{argument.written} belongs to Plimsoll: {_OURS_ALONE[dest]}")
+        if dest in OURS_ALONE:
+            raise BadFlagError(f"{argument.written} belongs to Plimsoll: {OURS_ALONE[dest]}")
     try:
         read = read_serve_flags({argument.written: argument.value for argument in given.values()}, version)
     except Refusal as refusal:
@@ -178,7 +179,7 @@ def _json(text: str) -> Any:  # noqa: ANN401 - JSON
 def _nested(path: str, value: Any) -> Any:  # noqa: ANN401 - JSON
     """``--flag.key.inner value`` is ``--flag '{"key": {"inner": value}}'``."""
     for key in reversed(path.split(".")) if path else ():
-        value = {key: int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value}
+        value = {key: int(value) if isinstance(value, str) and value.isascii() and value.isdecimal() else value}
     return value
 
 
@@ -206,7 +207,7 @@ def _check_host(given: Mapping[str, Argument]) -> None:
 def _check_shutdown(given: Mapping[str, Argument]) -> None:
     """The grace period of the pods follows this flag, so it must be a number."""
     value = str(given["shutdown_timeout"].value) if "shutdown_timeout" in given else "0"
-    if not (value.isascii() and value.isdigit() and int(value) <= _LONGEST_DRAIN_SECONDS):
+    if not (value.isascii() and value.isdecimal() and int(value) <= _LONGEST_DRAIN_SECONDS):
         shown = _short(value)
         raise BadFlagError(f"--shutdown-timeout: {shown} is not a number of seconds from 0 to {_LONGEST_DRAIN_SECONDS}")
 

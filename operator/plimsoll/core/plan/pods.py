@@ -23,6 +23,7 @@ from plimsoll.facts.engine_env import is_outside_arithmetic
 from plimsoll.facts.engine_flags import surely_knows
 
 DRAIN_FLAG = "--shutdown-timeout"
+_CREDENTIALS = ("api_key", "hf_token")
 
 
 def check_pods(spec: VLLMServiceSpec, inventory: Inventory) -> None:
@@ -125,6 +126,12 @@ def about_pods(wish: Wish, end: Drain) -> Iterator[str]:
     unread = [name for name in claim_names(wish.spec) if name not in wish.inventory.claims]
     if unread:
         yield f"claims: {', '.join(unread)} could not be looked at: taken to be shareable between nodes"
+    written = [f"--{name.replace('_', '-')}" for name in _CREDENTIALS if name in wish.overrides.values]
+    if written:
+        yield (
+            f"engine.extraArgs: {', '.join(written)} can be read by all who may read the service; better a variable "
+            "(VLLM_API_KEY, HF_TOKEN) from a Secret (docs/security.md)"
+        )
     yield from _about_variables(wish)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
 from typing import Any, Literal
 
 from plimsoll.core.lifecycle.figures import Drain, Host, Startup
@@ -142,17 +143,20 @@ _OUTSIDE = {
 def to_json(value: Any) -> Any:  # noqa: ANN401 - any dataclass of this module
     """The contract's JSON of a plan or a part of it: camelCase keys, None and empty notes left out."""
     if is_dataclass(value) and not isinstance(value, type):
-        pairs = (
-            (_OUTSIDE.get(f.name, _camel(f.name)), to_json(getattr(value, f.name)))
-            for f in fields(value)
-            if f.name not in _UNREPORTED
-        )
+        pairs = ((key, to_json(getattr(value, name))) for key, name in _keys(type(value)))
         return {k: v for k, v in pairs if v is not None}
+    if isinstance(value, str | int | float):
+        return value
     if isinstance(value, Mapping):
         return {k: to_json(v) for k, v in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return [to_json(v) for v in value]
-    return value
+    return [to_json(v) for v in value] if isinstance(value, Sequence) else value
+
+
+@cache
+def _keys(kind: type) -> tuple[tuple[str, str], ...]:
+    """Keys outside, and the fields they are of."""
+    names = [each.name for each in fields(kind) if each.name not in _UNREPORTED]
+    return tuple((_OUTSIDE.get(name, _camel(name)), name) for name in names)
 
 
 def _camel(name: str) -> str:

@@ -24,6 +24,8 @@ _TYPICAL: Final = frozenset(
      "max_num_batched_tokens", "enable_prefix_caching", "kv_cache_dtype", "tool_call_parser", "enforce_eager",
      "pipeline_parallel_size", "reasoning_parser", "enable_chunked_prefill", "limit_mm_per_prompt", "enable_lora"}
 )  # fmt: skip
+SECRET_FLAGS: Final = frozenset({"api_key", "hf_token"})
+"""Whose values are repeated nowhere but in the argv itself."""
 ALWAYS: Final = frozenset({"model", "model_tag"})
 """Names that every release takes and that no parser's table lists."""
 # Names that vLLM took for a while, or prints itself, and that are no abbreviation of anybody's.

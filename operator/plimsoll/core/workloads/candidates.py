@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from plimsoll.core.workloads.tree import Tree, at, entries, part, text, walk, whole
+from plimsoll.core.workloads.tree import Tree, at, entries, part, walk, whole
 
 Scope = Literal["pod", "values", "operator"]
 """Where probes, grace and volumes stand: in the manifest; or in a chart's templates; or in what an operator makes."""
@@ -20,15 +20,13 @@ _WITH_TEMPLATE: Final = frozenset(
 OWN_KINDS: Final = _WITH_TEMPLATE | {"Pod", "CronJob"}
 _RUNTIMES: Final = frozenset({"ServingRuntime", "ClusterServingRuntime"})
 _NO_PROBES: Final = frozenset({"Job", "CronJob"})
-_NOTHING: Final[Tree] = {}
 
 
 @dataclass(frozen=True)
 class Candidate:
     """A container of an object, and what around it decides how it runs.
 
-    ``path``, ``pod_path``: where they stand in the object. ``extra``: what an operator or a chart adds to the
-    container's own fields. ``nodes``: pods that work as one replica.
+    ``path``, ``pod_path``: where they stand in the object. ``nodes``: pods that work as one replica.
     """
 
     manifest: Tree
@@ -150,10 +148,3 @@ def _child(node: object, step: str) -> object:
     if step.startswith("[") and isinstance(node, list):
         return node[int(step[1:-1])]
     return node.get(step) if isinstance(node, Mapping) else None
-
-
-def full_name(manifest: Tree) -> str:
-    """``kind namespace/name`` as far as they are written."""
-    kind, name = str(manifest.get("kind") or "values"), text(manifest, "metadata", "name") or ""
-    namespace = text(manifest, "metadata", "namespace")
-    return f"{kind} {namespace}/{name}".strip() if namespace else f"{kind} {name}".strip()

@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from plimsoll.core.workloads.accelerators import named_product
 from plimsoll.core.workloads.candidates import Candidate, candidates
+from plimsoll.core.workloads.helm import engine_flags_of
 from plimsoll.core.workloads.neighbours import Neighbours
 from plimsoll.core.workloads.shell import words_of
+from plimsoll.core.workloads.stack import spec_flags, stack_model_flags
 from plimsoll.core.workloads.tree import Tree, at, entries, part, text, whole
-from plimsoll.core.workloads.values import engine_flags_of, spec_flags, stack_model_flags
 from plimsoll.facts import instance_types
 
 _PROFILE: Final = re.compile(r"(?:nvidia-gpu-|amd-gpu-|google-)?(?P<gpu>[^:]+?)(?::(?P<count>\d+))?")
@@ -60,6 +61,7 @@ def _of_model(
     yield Candidate(
         manifest, merged, "spec.predictor.model", predictor, "spec.predictor", scope="operator", replicas=replicas,
         argv=tuple(_without_runtime_flags(merged["args"])) if hugging else None,
+        model=_hub_id(text(model, "storageUri") or "") or None,
     )  # fmt: skip
 
 

@@ -17,9 +17,7 @@ _TEMPLATE: Final = re.compile(r"\$\{|\$\(|\{\{|^\$")
 _OTHERS: Final = ("lmcache/", "llm-d/", "rhaiis/", "ai-dynamo/", "kserve/", "kaito")
 _NOT_SERVERS: Final = re.compile(r"router|sidecar|proxy|operator|controller|export|bench|webui|gateway|-sim\b|-ui\b")
 CPU: Final = re.compile(r"(^|[-_./:])cpu([-_./:]|$)", re.IGNORECASE)
-_DEVICE: Final = re.compile(
-    r"cpu|rocm|xpu|gaudi|habana|hpu|neuron|tpu|ascend|npu|openvino|arm64|gfx\d+|jetson|strix", re.IGNORECASE
-)
+_DEVICE: Final = re.compile(r"cpu|rocm|xpu|gaudi|habana|hpu|neuron|tpu|ascend|npu|openvino|gfx\d+|strix", re.IGNORECASE)
 Release = tuple[int, int, int]
 
 
@@ -78,9 +76,8 @@ class Image:
     @property
     def is_vllm(self) -> bool:
         """Whether the name says that a vLLM server is in it."""
-        name = self.name.lower()
-        named = "vllm" in name or "rhaiis" in name
-        return named and _NOT_SERVERS.search(name) is None
+        text = self.text.partition("@")[0].lower()
+        return ("vllm" in text or "rhaiis" in text) and not self.is_not_a_server
 
     @property
     def is_not_a_server(self) -> bool:

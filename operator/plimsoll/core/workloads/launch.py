@@ -21,11 +21,11 @@ _UNRESOLVED: Final = re.compile(
     r"\$\([A-Za-z_][^)]*\)|\$\{[^}]+\}|(?<![\\$])\$[A-Za-z_][A-Za-z0-9_]*|\{\{.*?\}\}|^<[A-Z][^>]*>$|`[^`]+`"
 )
 
+_DEEPEST_SCRIPT: Final = 3
 SHELL: Final = "shell -c"
 SERVE: Final = "vllm serve"
 MODULE: Final = "python -m"
 ENTRYPOINT: Final = "args only (image entrypoint)"
-SCRIPT: Final = "shell script"
 OTHER: Final = "other command"
 DEFAULT: Final = "image default"
 
@@ -184,15 +184,16 @@ def _script(words: Sequence[str], container: Container) -> str | None:
     return None
 
 
-def _in_shell(script: str, container: Container, places: Sequence[str]) -> Iterator[Launch]:
+def _in_shell(script: str, container: Container, places: Sequence[str], depth: int = 0) -> Iterator[Launch]:
+    """Starts of vLLM in a script, and in the scripts that it calls."""
     where = places[-1] if places else ""
     found = list(commands(script, container.variables))
     last = len(found) - 1
     for at, command in enumerate(found):
         direct = engine_words(command.words)
         nested = _script(list(_unwrapped(command.words)), container) if direct is None and command.words else None
-        if nested is not None and nested != script:
-            yield from (replace(each, form=SHELL) for each in _in_shell(nested, container, places))
+        if nested is not None and depth < _DEEPEST_SCRIPT:
+            yield from (replace(each, form=SHELL) for each in _in_shell(nested, container, places, depth + 1))
         if direct is None:
             continue
         yield Launch(
@@ -202,7 +203,7 @@ def _in_shell(script: str, container: Container, places: Sequence[str]) -> Itera
             variables=command.variables,
             in_shell=True,
             # A shell that has nothing to do afterwards may hand over by itself; bash does so, dash does not.
-            replaces_shell=command.replaces_shell or (last == 0 and not command.piped),
+            replaces_shell=command.replaces_shell or (last == 0 and not command.piped and not command.background),
             piped=command.piped or (at > 0 and found[at - 1].piped),
             positional_model=direct[0] != MODULE,
         )

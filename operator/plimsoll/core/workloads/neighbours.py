@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from plimsoll.core.workloads.tree import Tree, at, entries, part, text, walk
+from plimsoll.core.workloads.tree import Tree, part, text, walk
 
 _ROUTES: Final = frozenset({"Ingress", "HTTPRoute", "Route", "IngressRoute", "VirtualService", "GRPCRoute", "TCPRoute"})
 _OPEN_SERVICES: Final = frozenset({"LoadBalancer", "NodePort"})
@@ -134,14 +134,3 @@ def _backends(route: Tree) -> Iterator[str]:
                 yield name.partition(".")[0]
         if isinstance(each.get("serviceName"), str):
             yield each["serviceName"]
-
-
-def ports_of(service: Named) -> list[Tree]:
-    """The ports of a Service."""
-    return entries(service.body, "spec", "ports")
-
-
-def target_of(port: Tree) -> Any:  # noqa: ANN401 - a number or a name
-    """The port of the pod that a Service's port leads to."""
-    target = at(port, "targetPort")
-    return target if target is not None else port.get("port")

@@ -6,12 +6,13 @@ from typing import Final
 
 from plimsoll.core.workloads.candidates import Candidate, candidates
 from plimsoll.core.workloads.customs import customs
+from plimsoll.core.workloads.helm import engine_flags_of, values_of
 from plimsoll.core.workloads.images import Release
 from plimsoll.core.workloads.launch import DEFAULT, Launch, container_of, launches
 from plimsoll.core.workloads.neighbours import Neighbours
 from plimsoll.core.workloads.server import Server
 from plimsoll.core.workloads.tree import Tree, entries, text
-from plimsoll.core.workloads.values import engine_flags_of, values_candidates, values_of
+from plimsoll.core.workloads.values import values_candidates
 from plimsoll.core.workloads.variables import literals, variables_of
 
 VALUES: Final = "values/operator"
@@ -35,7 +36,7 @@ NOTHING_KNOWN: Final = Known()
 
 def servers_of(manifest: Tree, around: Neighbours, known: Known = NOTHING_KNOWN) -> list[Server]:
     """Every vLLM server of an object; none for other kinds, and for pods that a workload made."""
-    if manifest.get("kind") in _OWNED and entries(manifest, "metadata", "ownerReferences"):
+    if text(manifest, "kind") in _OWNED and entries(manifest, "metadata", "ownerReferences"):
         return []
     found = customs(manifest, around)
     if found is None and values_of(manifest) is not None:
@@ -43,12 +44,6 @@ def servers_of(manifest: Tree, around: Neighbours, known: Known = NOTHING_KNOWN)
     if found is None:
         found = candidates(manifest)
     return [server for candidate in found for server in _servers(candidate, around, known)]
-
-
-def all_servers(manifests: Iterable[Tree], around: Neighbours, known: Known = NOTHING_KNOWN) -> Iterator[Server]:
-    """Of many objects."""
-    for manifest in manifests:
-        yield from servers_of(manifest, around, known)
 
 
 def _servers(candidate: Candidate, around: Neighbours, known: Known) -> Iterator[Server]:

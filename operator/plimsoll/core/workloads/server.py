@@ -16,7 +16,6 @@ from plimsoll.core.workloads.variables import Variable
 
 DEFAULT_PORT: Final = 8000
 DEFAULT_GRACE_SECONDS: Final = 30
-PROBES: Final = ("startupProbe", "livenessProbe", "readinessProbe")
 _DEPLOYED: Final = frozenset({"Deployment", "Rollout", "CloneSet"})
 _FINISHING: Final = frozenset({"Job", "CronJob"})
 _RUNTIMES: Final = frozenset({"ServingRuntime", "ClusterServingRuntime"})
@@ -242,9 +241,15 @@ class Server:
         return ".".join((self.candidate.pod_path, *keys)) if self.candidate.pod_path else ".".join(keys)
 
     def word_field(self, index: int) -> str:
-        """The path in the object of a word of the argv, or of the container where nobody knows."""
+        """The path in the object of a word of the argv, or of the container where nobody knows.
+
+        In a script of many lines the word stands behind a ``#``, so that its line can be found.
+        """
         places = self.launch.places
-        return self.field(places[index]) if 0 <= index < len(places) else self.candidate.path
+        if not 0 <= index < len(places):
+            return self.candidate.path
+        word = (self.launch.argv or ())[index]
+        return self.field(places[index]) + (f"#{word}" if self.launch.in_shell else "")
 
     def flag_field(self, dest: str) -> str:
         """The path in the object of a flag, or of the container."""

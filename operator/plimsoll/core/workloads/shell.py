@@ -207,7 +207,7 @@ class _Reader:
         self.at = end
 
     def _redirection(self) -> None:
-        if self.word.parts and "".join(self.word.parts).isdigit():
+        if self.word.parts and "".join(self.word.parts).isdecimal():
             self.word.parts, self.word.started = [], False
         match = re.compile(r"(<<<|<<-?|<&|<|>>|>&|>\|?)[ \t]*").match(self.text, self.at)
         assert match is not None  # noqa: S101 # it starts with < or >

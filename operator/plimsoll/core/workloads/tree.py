@@ -1,7 +1,7 @@
 """Walking through objects whose shape nobody guarantees: what is not there, or is of another type, is absent."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 DEEPEST: Final = 40
@@ -29,6 +29,11 @@ def entries(value: object, *keys: str) -> list[Tree]:
     return [each for each in found if isinstance(each, Mapping)] if isinstance(found, list) else []
 
 
+def as_list(value: object) -> list[Any]:
+    """A list, or an empty one for anything else."""
+    return value if isinstance(value, list) else []
+
+
 def text(value: object, *keys: str) -> str | None:
     """The text below some keys; numbers are given as text, since people forget quotes."""
     found = at(value, *keys)
@@ -37,19 +42,37 @@ def text(value: object, *keys: str) -> str | None:
     return str(found)
 
 
+MOST_DIGITS: Final = 18
+"""No field of Kubernetes holds a longer number."""
+
+
 def whole(value: object) -> int | None:
     """A whole number, also where it is written as text."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int | float):
         return int(value) if math.isfinite(value) else None
-    return int(value) if isinstance(value, str) and value.strip().isdigit() else None
+    digits = value.strip() if isinstance(value, str) else ""
+    return int(digits) if digits.isdecimal() and len(digits) <= MOST_DIGITS else None
 
 
 def seconds(probe: Tree, key: str, default: int) -> int:
     """A field of a probe, or what Kubernetes takes."""
     found = whole(probe.get(key))
     return default if found is None else found
+
+
+def is_small(value: object, most: int) -> bool:
+    """Whether a tree has at most so many values: aliases of aliases can stand for more than any memory holds."""
+    waiting, count = [value], 0
+    while waiting and count <= most:
+        node = waiting.pop()
+        count += 1
+        if isinstance(node, Mapping):
+            waiting.extend(node.values())
+        elif isinstance(node, list):
+            waiting.extend(node)
+    return count <= most
 
 
 def walk(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, Tree]]:
@@ -61,6 +84,6 @@ def walk(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, T
         for key, child in value.items():
             if isinstance(child, Mapping | list):
                 yield from walk(child, f"{path}.{key}" if path else str(key), depth + 1)
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
+    elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from walk(child, f"{path}[{index}]", depth + 1)

@@ -214,6 +214,8 @@ def test_every_rule_has_a_case() -> None:
         pytest.param("abbreviated-flag", args("--kv-cache-memory", "9000000000"), id="a name that vLLM itself printed"),
         pytest.param("trust-remote-code-unpinned", args("--trust-remote-code", "--revision", "a" * 40), id="pinned to a commit"),
         pytest.param("floating-image-tag", container(image="vllm/vllm-openai:nightly@sha256:" + "0" * 64), id="a digest"),
+        pytest.param("own-vllm-variables", env(VLLM_ATTENTION_BACKEND="FLASHINFER"), id="a name that vLLM once read"),
+        pytest.param("mounts-over-the-image", env(LD_LIBRARY_PATH="/usr/local/nvidia/lib64"), id="where Google's nodes have the driver"),
         pytest.param("no-startup-probe", [{**deployment(container={"startupProbe": None}), "kind": "Job"}], id="a Job"),
     ],
 )  # fmt: skip

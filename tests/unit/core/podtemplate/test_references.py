@@ -154,3 +154,12 @@ def test_a_further_container_may_see_gpus_where_the_owner_allows_it() -> None:
     assert isinstance(plan, Plan)
     side = pod_template(plan, PodRequest("svc", spec, policy=policy))["spec"]["containers"][1]
     assert side["env"] == [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+
+
+@pytest.mark.parametrize(("args", "told"), [(["--api-key", "s3cr3t"], True), (["--enforce-eager"], False)])
+def test_a_key_in_the_open_is_told(args: list[str], told: bool) -> None:
+    plan = plan_service(spec_of({}, engine={"extraArgs": args}), 1, bundled_config(SPEC["model"]["id"]))
+    assert isinstance(plan, Plan)
+    said = [each for each in plan.assumptions if "--api-key can be read by all" in each]
+    assert bool(said) is told
+    assert "s3cr3t" not in str(said)

@@ -102,6 +102,14 @@ def test_a_script_in_a_config_map_is_read() -> None:
     assert argvs(config_map, pod(container, volumes=volumes)) == [WORDS]
 
 
+def test_scripts_that_call_one_another_come_to_an_end() -> None:
+    volumes = [{"name": "v", "configMap": {"name": "cfg"}}]
+    container = {"command": ["sh", "/s/a.sh"], "volumeMounts": [{"name": "v", "mountPath": "/s"}]}
+    data = {"a.sh": "sh /s/b.sh\n", "b.sh": f"vllm serve {TEXT}\nsh /s/a.sh\n"}
+    config_map = {"kind": "ConfigMap", "metadata": {"name": "cfg"}, "data": data}
+    assert WORDS in argvs(config_map, pod(container, volumes=volumes))
+
+
 OBJECTS = """
 apiVersion: leaderworkerset.x-k8s.io/v1
 kind: LeaderWorkerSet
