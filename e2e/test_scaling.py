@@ -187,9 +187,7 @@ def test_a_flag_that_would_help_is_recommended_and_turned_by_nobody(lab: Lab, ap
     eventually(lambda: not advice(), within_seconds=60)
     assert {pod["metadata"]["uid"] for pod in look.all("pods")} == pods
     look.kubectl("patch", "vllm", "svc", "-n", look.namespace, "--type=merge", "-p", told["patch"])
-    eventually(
-        lambda: f"--max-num-seqs={told['to']}" in look.get("vllmservices", "svc")["status"]["plan"]["choice"]["args"]
-    )
+    eventually(lambda: "--kv-cache-dtype=fp8" in look.get("vllmservices", "svc")["status"]["plan"]["choice"]["args"])
 
 
 def test_prometheus_away_moves_nothing_and_comes_back(lab: Lab, apply: Apply, look: Look) -> None:
