@@ -95,7 +95,9 @@ def _second_operator(world: World) -> None:
 
 def _end_the_leader(world: World) -> None:
     world.apply(service(NAME, contextTokens=16384))
-    next(process for process in world.alive if process.leads).terminate()
+    for process in world.alive:
+        if process.leads:
+            process.terminate()
 
 
 def _restart(world: World) -> None:
@@ -169,7 +171,7 @@ ROLL_OUT_OF_TWO = scenario(
         make=lambda: World(nodes=(("NVIDIA-L40S", 2),)),
     )
 )
-SCALE_UP = scenario(Scenario("scale up with demand", running(), offered(30.0), told(3), quiet_seconds=90.0))
+SCALE_UP = scenario(Scenario("scale up with demand", running(), offered(20.0), told(2), quiet_seconds=90.0))
 SCALE_DOWN = scenario(
     Scenario(
         "scale down with demand", _busy, offered(0.0), told(1), within_seconds=2400.0, quiet_seconds=90.0, slow=True

@@ -122,8 +122,6 @@ class Connection:
     loop: ProcessLoop
     interference: Interference = field(default_factory=Calm)
     alive: bool = True
-    running: Callable[[], bool] = lambda: True
-    """Whether the process takes replies at this moment: it may be stopped."""
     calls: list[Call] = field(default_factory=list)
     """Writes as they were tried, Leases left out."""
     done: list[Call] = field(default_factory=list)

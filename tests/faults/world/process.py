@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
 
@@ -34,8 +34,6 @@ class Process:
     connection: Connection
     operator: Operator
     tasks: list[asyncio.Task[None]]
-    faults: list[str] = field(default_factory=list)
-    """What it raised that nobody expected."""
     stopped: bool = False
     killed: bool = False
 
@@ -125,9 +123,7 @@ def start(
 
     loop.create_task(begin())
     loop.run_until_idle()
-    process = holder[0]
-    connection.running = lambda: not process.stopped
-    return process
+    return holder[0]
 
 
 def _lease(connection: Connection, address: str) -> KubeLease:
