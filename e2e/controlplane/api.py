@@ -1,18 +1,24 @@
 """The few requests the kit itself makes: health probes, RBAC of its own accounts, service-account tokens."""
 
-import http.client
 import json
-import ssl
-import urllib.error
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import urllib3
+
 TIMEOUT_SECONDS: Final = 10.0
-# Loopback only: a proxy of the environment must not get to see these.
-_NO_PROXY: Final = urllib.request.ProxyHandler({})
+REFUSED: Final = 400
+# A kept connection that the server has closed meanwhile is no answer: ask once more.
+_ONCE_MORE: Final = urllib3.Retry(total=1, backoff_factor=0, redirect=0)
+
+
+@lru_cache(maxsize=8)
+def _connections(ca: Path) -> urllib3.PoolManager:
+    """Kept open: who polls would else pay for a handshake with every question. No proxy of the environment is asked."""
+    return urllib3.PoolManager(ca_certs=str(ca), timeout=TIMEOUT_SECONDS, retries=_ONCE_MORE, maxsize=8)
 
 
 class ApiError(RuntimeError):
@@ -42,34 +48,26 @@ class Api:
 
         def answers() -> bool:
             try:
-                with self._open(urllib.request.Request(self.url + path, headers=self._headers())):
-                    return True
-            except urllib.error.HTTPError as refusal:
-                refusal.close()
-                return False
-            except (OSError, http.client.HTTPException):
+                return self._answer("GET", path).status < REFUSED
+            except OSError:
                 return False
 
         return answers
 
     def _request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.url + path, data, self._headers(), method=method)
+        answer = self._answer(method, path, None if body is None else json.dumps(body).encode())
+        if answer.status >= REFUSED:
+            text = answer.data.decode(errors="replace")
+            raise ApiError(answer.status, f"{method} {path}: {answer.status}: {text}")
+        found: dict[str, Any] = json.loads(answer.data)
+        return found
+
+    def _answer(self, method: str, path: str, data: bytes | None = None) -> urllib3.BaseHTTPResponse:
         try:
-            with self._open(request) as response:
-                answer: dict[str, Any] = json.load(response)
-                return answer
-        except urllib.error.HTTPError as refusal:
-            with refusal:
-                text = refusal.read().decode(errors="replace")
-            raise ApiError(refusal.code, f"{method} {path}: {refusal.code}: {text}") from None
+            return _connections(self.ca).request(method, self.url + path, body=data, headers=self._headers())
+        except urllib3.exceptions.HTTPError as error:
+            raise ConnectionError(f"{method} {self.url}{path}: {error}") from error
 
     def _headers(self) -> dict[str, str]:
         authorization = {"Authorization": f"Bearer {self.token}"} if self.token else {}
         return {"Content-Type": "application/json", **authorization}
-
-    def _open(self, request: urllib.request.Request) -> http.client.HTTPResponse:
-        tls = urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=str(self.ca)))
-        opener = urllib.request.build_opener(_NO_PROXY, tls)
-        response: http.client.HTTPResponse = opener.open(request, timeout=TIMEOUT_SECONDS)
-        return response
