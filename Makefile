@@ -1,8 +1,8 @@
 .DEFAULT_GOAL := help
 VENV := .venv
 PY := $(VENV)/bin/python
-# Files run side by side, the real-API ones first: they mostly wait, each for a control plane of its own.
-TEST_WORKERS ?= 5
+# Files run side by side: the real-API ones mostly wait, each for a control plane of its own.
+TEST_WORKERS ?= 4
 
 .PHONY: help setup check generate kustomize test faults test-node e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
 help: ## this list
@@ -29,7 +29,7 @@ test: setup ## the whole suite: unit, property, faults, real control plane
 	@sh tools/browser.sh
 	@$(PY) -m e2e.controlplane helm
 	@verbs=$$(mktemp -d) && trap 'rm -rf "$$verbs"' EXIT && export PLIMSOLL_E2E_VERBS=$$verbs && \
-		$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations=25 && { $(PY) -m e2e.verbs $$verbs || echo 'LOOK: rights granted and rights used differ, as listed above'; }
+		$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile && { $(PY) -m e2e.verbs $$verbs || echo 'LOOK: rights granted and rights used differ, as listed above'; }
 
 faults: setup ## the whole fault rig, and a table of results (CAMPAIGNS='crash stale' for some, EVERY=20 for every 20th case)
 	@$(PY) -m tests.faults $(CAMPAIGNS)
