@@ -2,8 +2,8 @@
 
 A policy's own knob is swept; its GPU-hours at 95, 97 and 99 % of requests within the SLO are read off between the two
 nearest settings. A level that no setting reaches stays empty. ``make bench`` runs the short regimes. All of them, as in
-``docs/scaling-figures.md``, take an hour of one core or more: ``python -m tests.benchmarks.bench_scaling > rows.jsonl``, then
-``python -m tests.benchmarks.scaling_table rows.jsonl``.
+``docs/scaling-figures.md``, take an hour or more: ``python -m tests.benchmarks.bench_scaling > rows.jsonl``,
+then ``python -m tests.benchmarks.scaling_table rows.jsonl``.
 """
 
 import json
