@@ -164,8 +164,9 @@ def test_a_storm_of_preemptions_ends(lab: Lab, apply: Apply, look: Look) -> None
     storm = f'sum(increase(vllm:num_preemptions_total{{namespace="{look.namespace}"}}[5s]))'
     with load(lab, look, "svc", concurrency=16):
         eventually(lambda: _ask(lab, storm) > 0, within_seconds=60)
-        grown = eventually(lambda: [d for d in decisions(look, "svc") if d["reason"] == "MoreDemand"])
-        assert float(grown[0]["inputs"]["replicasByBlocks"]) > 0.85
+        eventually(
+            lambda: "MoreDemand" in [decision["reason"] for decision in decisions(look, "svc")], within_seconds=60
+        )
         eventually(lambda: look.get("deployments", "svc")["status"].get("readyReplicas", 0) > 1, within_seconds=60)
         eventually(lambda: _ask(lab, storm) == 0, within_seconds=60)
 
