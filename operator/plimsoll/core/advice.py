@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from plimsoll.api import engine_reasons, reasons
-from plimsoll.core.logs import GIB, Failure
+from plimsoll.core.logs import Failure
+from plimsoll.core.quantity import gib
 
 _MOST_UTILISATION: Final = 0.95
 _STEP: Final = 0.01
@@ -31,7 +32,7 @@ def _too_small(figures: Figures, utilisation: float | None) -> Iterator[str]:
         return
     share = utilisation + missing / total + _STEP
     if share <= _MOST_UTILISATION:
-        yield f"--gpu-memory-utilization: {utilisation:g} -> {share:.2f} gives the {_gib(missing)} that are missing"
+        yield f"--gpu-memory-utilization: {utilisation:g} -> {share:.2f} gives the {gib(missing)} that are missing"
 
 
 def _fewer_sequences(figures: Figures, _utilisation: float | None) -> Iterator[str]:
@@ -44,7 +45,7 @@ def _free_memory(figures: Figures, _utilisation: float | None) -> Iterator[str]:
     if free is None or not total:
         return
     yield (
-        f"something else holds {_gib(total - free)} of the GPU: an engine that is still ending, or another process; "
+        f"something else holds {gib(total - free)} of the GPU: an engine that is still ending, or another process; "
         "when it is gone the same start works"
     )
     if free > 0:
@@ -57,7 +58,7 @@ def _out_of_memory(figures: Figures, utilisation: float | None) -> Iterator[str]
         return
     lower = utilisation - max(0.0, tried - free) / total - 2 * _STEP
     if lower > 0:
-        yield f"--gpu-memory-utilization: {utilisation:g} -> {lower:.2f} leaves room for the {_gib(tried)} it tried"
+        yield f"--gpu-memory-utilization: {utilisation:g} -> {lower:.2f} leaves room for the {gib(tried)} it tried"
 
 
 _RULES: Final = {
@@ -66,7 +67,3 @@ _RULES: Final = {
     reasons.NOT_ENOUGH_FREE_MEMORY.name: _free_memory,
     engine_reasons.GPU_OUT_OF_MEMORY.name: _out_of_memory,
 }
-
-
-def _gib(value: float) -> str:
-    return f"{value / GIB:.2f} GiB"

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from plimsoll.api import engine_reasons, reasons
-from plimsoll.core.logs import GIB, EngineLog, Failure
+from plimsoll.core.logs import EngineLog, Failure
 from plimsoll.core.plan.correction import Correction
+from plimsoll.core.quantity import GIB, gib
 
 _UNKNOWN_SHARE: Final = 0.02
 """Of the GPU's memory, when it ran out and nobody says how much was missing."""
@@ -30,7 +31,7 @@ def _too_small(failure: Failure, log: EngineLog, plan: Mapping[str, Any]) -> Cor
     if found is None:
         fits, asked = failure.figures.get("estimated_max_model_len"), failure.figures.get("max_model_len")
         found = planned * fits / asked if fits and asked else 0
-    because = f"the engine found {_gib(found)} for its KV cache where {_gib(planned)} were planned"
+    because = f"the engine found {gib(found)} for its KV cache where {gib(planned)} were planned"
     return Correction(because=because, missing_bytes=max(round(planned - found), 0))
 
 
@@ -40,7 +41,7 @@ def _out_of_memory(failure: Failure, log: EngineLog, plan: Mapping[str, Any]) ->
     total = failure.figures.get("total_bytes") or _total(plan)
     short = tried - free if tried is not None and free is not None else _UNKNOWN_SHARE * total
     missing = max(round(short), 0) + _MARGIN_BYTES
-    because = f"the engine ran out of GPU memory, {_gib(missing)} are set aside"
+    because = f"the engine ran out of GPU memory, {gib(missing)} are set aside"
     if "available_kv_bytes" in log.figures or "kv_tokens" in log.figures or log.ready:
         return Correction(because=because, outside_bytes=missing)
     tokens = max(LEAST_STEP_TOKENS, _flag(plan, "--max-num-batched-tokens") // 2)
@@ -75,7 +76,3 @@ def _flag(plan: Mapping[str, Any], name: str) -> int:
     args = list(plan["choice"]["args"])
     value = args[args.index(name) + 1] if name in args[:-1] else "0"
     return int(value) if value.isdecimal() else 0
-
-
-def _gib(value: float) -> str:
-    return f"{value / GIB:.2f} GiB"

@@ -17,6 +17,7 @@ from plimsoll.core.drift import digest
 from plimsoll.core.memory import MemoryBudget
 from plimsoll.core.plan.refuse import EngineStart
 from plimsoll.core.plan.result import MemoryItem, Range
+from plimsoll.core.quantity import gib
 from plimsoll.core.signals import FleetView, Sample, Signal
 from plimsoll.core.steady import Verdict
 from plimsoll.facts.models import ModelFacts
@@ -24,7 +25,6 @@ from plimsoll.facts.models import ModelFacts
 AGREE_SHARE: Final = 0.005
 """Pools that differ by no more are the same pool."""
 ITEM: Final = "seen in running pods"
-GIB: Final = 1 << 30
 _DOUBT: Final[Mapping[str, float]] = {"exact": 0.0, "fitted": 0.3, "assumed": 1.0}
 _WEIGHTS_DOUBT: Final = 0.01
 """How far off an item may be, as a share of it. Weights: ``tools/fit_memory.py``, within 1 % of nearly all rows."""
@@ -55,7 +55,7 @@ def _mark(facts: ModelFacts) -> str:
 def measured(memory: MemoryBudget, num_blocks: int, bytes_per_block: int) -> MemoryBudget:
     """The estimate with what running pods of this key have left for KV cache."""
     found = num_blocks * bytes_per_block
-    because = f"pods that run this very engine report {num_blocks:,} blocks, {found / GIB:.2f} GiB"
+    because = f"pods that run this very engine report {num_blocks:,} blocks, {gib(found)}"
     item = MemoryItem(ITEM, round(memory.available_kv_bytes.mid) - found, "exact", because)
     left = Range(found, found, found + bytes_per_block - 1)
     return replace(memory, items=(*memory.items, item), available_kv_bytes=left)
@@ -134,11 +134,11 @@ def _likely(plan: Mapping[str, Any], blocks: int) -> str:
     items = plan.get("memory") or ()
     missing = (plan["kv"]["numBlocks"] - blocks) * plan["kv"]["bytesPerBlock"]
     if missing > MOST_DOUBT * sum(map(_doubt, items)):
-        return f"memory that others hold on these GPUs: {missing / GIB:.2f} GiB is more than the estimate can be off"
+        return f"memory that others hold on these GPUs: {gib(missing)} is more than the estimate can be off"
     item = max(items, key=_doubt, default=None)
     if item is None or not _doubt(item):
         return "the engine's own rules: the plan's figures are exact"
-    return f"{item['item']} ({item['basis']}, {item['bytes'] / GIB:.2f} GiB planned)"
+    return f"{item['item']} ({item['basis']}, {gib(item['bytes'])} planned)"
 
 
 def _doubt(item: Mapping[str, Any]) -> float:

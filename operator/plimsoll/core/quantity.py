@@ -1,9 +1,10 @@
-"""Kubernetes quantities as numbers: ``500m``, ``1Gi``, ``2``."""
+"""Kubernetes quantities as numbers (``500m``, ``1Gi``, ``2``), and bytes as people read them."""
 
 from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
+GIB: Final = 1 << 30
 _SUFFIXES: Final[Mapping[str, Decimal]] = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -20,6 +21,11 @@ def quantity(value: Any) -> Decimal | None:  # noqa: ANN401 - JSON
         if text.endswith(suffix):
             return _decimal(text[: -len(suffix)], _SUFFIXES[suffix])
     return _decimal(text, Decimal(1))
+
+
+def gib(size_bytes: float) -> str:
+    """Bytes as GiB with two decimals."""
+    return f"{size_bytes / GIB:.2f} GiB"
 
 
 def _decimal(text: str, factor: Decimal) -> Decimal | None:

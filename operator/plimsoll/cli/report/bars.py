@@ -5,7 +5,8 @@ from typing import Final
 
 from plimsoll.cli.report.svg import WIDTH, dot, figure, line, rect, text, ticks
 from plimsoll.core.plan.result import MemoryItem, Range
-from plimsoll.core.plan.words import GIB, gib, milliseconds
+from plimsoll.core.plan.words import milliseconds
+from plimsoll.core.quantity import GIB, gib
 
 COLOURS: Final = 5
 MEMORY_HEIGHT: Final = 66

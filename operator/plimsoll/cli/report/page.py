@@ -10,7 +10,8 @@ from plimsoll.cli.report.bars import colour_of, latency_ranges, memory_bar
 from plimsoll.cli.report.figures import capacity_of, gpu_memory_bytes, latencies
 from plimsoll.cli.report.plots import capacity_plot, fleet_plot
 from plimsoll.core.plan.result import Plan
-from plimsoll.core.plan.words import SURENESS, Section, gib, headline, sections
+from plimsoll.core.plan.words import SURENESS, Section, headline, sections
+from plimsoll.core.quantity import gib
 
 _STYLE: Final = Path(__file__).with_name("report.css")
 _IN_PICTURES: Final = "Memory of the fullest GPU"

@@ -7,7 +7,7 @@ from typing import Final
 
 from plimsoll.core.flags import engine_args
 from plimsoll.core.kv import Capacity
-from plimsoll.core.plan.fit import Engine, gib
+from plimsoll.core.plan.fit import Engine
 from plimsoll.core.plan.pods import about_pods, drain_of, host_of, startup_of
 from plimsoll.core.plan.result import Answer, Choice, KVBudget, Plan, Range, Rejected, to_json
 from plimsoll.core.plan.search import Candidate, Found, objective, why_not
@@ -15,6 +15,7 @@ from plimsoll.core.plan.serving import FULLEST_POOL, Serving, request_blocks
 from plimsoll.core.plan.shapes import Shape
 from plimsoll.core.plan.wish import Wish
 from plimsoll.core.pools import key_of
+from plimsoll.core.quantity import gib
 
 MOST_REJECTED: Final = 8
 MOST_ASSUMPTIONS: Final = 24

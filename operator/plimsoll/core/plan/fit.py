@@ -28,6 +28,7 @@ from plimsoll.core.plan.result import Rejected
 from plimsoll.core.plan.shapes import Shape, partition_problem
 from plimsoll.core.plan.wish import Wish
 from plimsoll.core.pools import key_of, measured
+from plimsoll.core.quantity import gib
 from plimsoll.facts import engines
 from plimsoll.facts.engine_flags import surely_knows
 from plimsoll.facts.engines import default_utilisation
@@ -373,8 +374,3 @@ def _sizes(shape: Shape) -> str:
     """The sizes that divide weights and cache, as a message names them."""
     stages = f" PP {shape.pipeline_parallel}" if shape.pipeline_parallel > 1 else ""
     return f"TP {shape.tensor_parallel}{stages}"
-
-
-def gib(value: float) -> str:
-    """Bytes as people read them."""
-    return f"{value / (1 << 30):.2f} GiB"

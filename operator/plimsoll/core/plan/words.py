@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-GIB: Final = 1 << 30
+from plimsoll.core.quantity import gib
+
 SURENESS: Final[Mapping[str, str]] = {
     "exact": "arithmetic",
     "fitted": "from measurements",
@@ -155,11 +156,6 @@ def milliseconds(span: Mapping[str, float]) -> str:
         f"{span[end]:,.0f}" if span[end] >= _WHOLE else f"{span[end]:.3g}" for end in ("low", "mid", "high")
     )
     return f"likely {mid} ms ({low} to {high})"
-
-
-def gib(value: float) -> str:
-    """Bytes as GiB with two decimals."""
-    return f"{value / GIB:.2f} GiB"
 
 
 def _count(number: int, noun: str) -> str:
