@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 GIB: Final = 1 << 30
+NEAREST: Final = 3
 DataType = Literal["fp16", "bf16", "fp8", "fp4"]
 
 # Share of the driver's total that torch sees where nobody measured it, by size of the part (``gpus.json``, "about").
@@ -78,9 +79,12 @@ def node_label(name: str) -> str:
 
 
 def nearest(name: str) -> tuple[str, ...]:
-    """Up to three known product labels that read most like ``name``, for an error message."""
-    labels = {_fold(label): label for label in names()}
-    return tuple(labels[key] for key in difflib.get_close_matches(_fold(name), labels, n=3, cutoff=0.4))
+    """Up to three known product labels for an error message: those that hold the name, then those that read like it."""
+    labels, wanted = {_fold(label): label for label in names()}, _fold(name)
+    longer = [label for label in labels if wanted and wanted in label]
+    holding = difflib.get_close_matches(wanted, longer, n=NEAREST, cutoff=0.0)
+    alike = difflib.get_close_matches(wanted, labels, n=NEAREST, cutoff=0.4)
+    return tuple(labels[key] for key in dict.fromkeys((*holding, *alike)))[:NEAREST]
 
 
 def names() -> tuple[str, ...]:

@@ -44,6 +44,13 @@ def test_unknown_parts_are_none_with_neighbours() -> None:
     assert "NVIDIA-H100-80GB-HBM3" in gpus.nearest("NVIDIA-H100-80GB-HBM2")
 
 
+@pytest.mark.parametrize("short", ["H100", "A100", "4090", "MI300"])
+def test_a_part_of_a_name_finds_the_products_that_hold_it(short: str) -> None:
+    assert gpus.find(short) is None
+    assert short.lower() in gpus.nearest(short)[0].lower()
+    assert gpus.nearest("") == ()
+
+
 def test_every_row_is_read_and_sane() -> None:
     rows = json.loads((Path(gpus.__file__).with_name("gpus.json")).read_text(encoding="utf-8"))["gpus"]
     found = [gpus.find(row["id"]) for row in rows]
