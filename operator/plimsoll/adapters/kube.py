@@ -5,8 +5,10 @@ account with token refresh, TLS) and its REST layer are, nothing above.
 """
 
 import json
+import os
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import quote, urlencode
 
@@ -102,6 +104,7 @@ async def _load(kubeconfig: str, context: str) -> Configuration:
     configuration.client_session_kwargs = {"trust_env": False}
     configuration.connection_pool_maxsize = 32
     if kubeconfig or context:
+        _check_there(kubeconfig)
         await config.load_kube_config(
             config_file=kubeconfig or None, context=context or None, client_configuration=configuration
         )
@@ -109,8 +112,16 @@ async def _load(kubeconfig: str, context: str) -> Configuration:
     try:
         config.load_incluster_config(client_configuration=configuration)
     except config.ConfigException:
+        _check_there()
         await config.load_kube_config(client_configuration=configuration)
     return configuration
+
+
+def _check_there(kubeconfig: str = "") -> None:
+    """A file that is not there is said to be so; the client would miss a key in it."""
+    paths = (kubeconfig or config.KUBE_CONFIG_DEFAULT_LOCATION).split(os.pathsep)
+    if not any(path and Path(path).expanduser().exists() for path in paths):
+        raise config.ConfigException(f"{' and '.join(paths)} does not exist")
 
 
 def default_namespace(kubeconfig: str = "") -> str:
