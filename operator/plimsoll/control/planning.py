@@ -77,10 +77,9 @@ class Planner:
         # No part of the fingerprint, but of what a plan may count on: bounds of replicas, leave to take fp8 KV.
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas, request.spec.tuning.model_dump())
         self._forget_plans_of_another_inventory()
-        pools = self.pools(request.spec.model.id)
-        key = digest([request.fingerprint, *bounds, *seen, claims, to_dict(correction), sorted(pools.items())])
+        known = self._known(request, claims)
+        key = digest([request.fingerprint, *bounds, *seen, claims, to_dict(correction), sorted(known.pools.items())])
         if key not in self._plans:
-            known = replace(self._inventory, policy=self.policy, claims=claims, pools=pools)
             self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, known, correction)
             while len(self._plans) > REMEMBERED_PLANS:
                 self._plans.popitem(last=False)
@@ -93,8 +92,13 @@ class Planner:
             config, claims = await self._config(request), await self._claims(request)
         except (UnreadableError, _MissingClaimError):
             return None
-        known = replace(self.inventory(), policy=self.policy, claims=claims, pools=self.pools(request.spec.model.id))
+        self._forget_plans_of_another_inventory()
+        known = self._known(request, claims)
         return lambda spec: plan_service(spec, minimum_replicas(spec), config, known)
+
+    def _known(self, request: Request, claims: Claims) -> Inventory:
+        """What a plan of this request may count on beside the request."""
+        return replace(self._inventory, policy=self.policy, claims=claims, pools=self.pools(request.spec.model.id))
 
     def _forget_plans_of_another_inventory(self) -> None:
         """Another price or budget is a reason to plan anew; running plans stay until somebody accepts what it says."""
