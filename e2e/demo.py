@@ -97,7 +97,8 @@ def _watch_until_ready() -> None:
     while True:
         service = _json("get", "vllm", NAME)
         ready = _condition(service, "Ready")
-        line = f"Ready={ready.get('status')} {ready.get('reason', '')}: {ready.get('message', '')}"
+        told = f"Ready={ready.get('status')} {ready.get('reason', '')}: {ready.get('message', '')}"
+        line = told if ready else "the operator has not answered yet"
         pods = "; ".join(f"{p['metadata']['name']} {_pod_phase(p)}" for p in _pods())
         if (now := f"{line}\n          {pods}" if pods else line) != shown:
             print(f"[{time.monotonic() - began:5.1f} s] {now}", flush=True)
