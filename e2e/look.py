@@ -71,15 +71,17 @@ class Look:
         return [{"kind": kind, **item} for item in listed["items"]]
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
-        found = self.get("vllmservices", name).get("status", {}).get("conditions") or []
-        return next((c for c in found if c["type"] == kind), {})
+        return _condition(self.get("vllmservices", name), kind)
+
+    def is_ready(self, name: str) -> bool:
+        return bool(self.condition(name, "Ready").get("status") == "True")
 
     def until(self, name: str, kind: str, status: str, reason: str | None = None) -> dict[str, Any]:
         """The condition once it has this status (and reason) for the current generation."""
 
         def there() -> dict[str, Any] | None:
             service = self.get("vllmservices", name)
-            found = self.condition(name, kind)
+            found = _condition(service, kind)
             current = found.get("observedGeneration") == service["metadata"]["generation"]
             right = found.get("status") == status and reason in (None, found.get("reason"))
             return found if current and right else None
@@ -113,3 +115,8 @@ class Look:
 
         eventually(same, within_seconds=60)
         return last
+
+
+def _condition(service: dict[str, Any], kind: str) -> dict[str, Any]:
+    found = service.get("status", {}).get("conditions") or []
+    return next((c for c in found if c["type"] == kind), {})

@@ -8,8 +8,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,12 +25,6 @@ pytestmark = pytest.mark.controlplane
 
 def quiet(_: str) -> None:
     """Nobody reads the progress of these."""
-
-
-def query(plane: ControlPlane, promql: str) -> list[dict[str, Any]]:
-    with urllib.request.urlopen(f"{plane.prometheus_url}/api/v1/query?query={urllib.parse.quote(promql)}") as answer:
-        result: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-    return result
 
 
 def mentioning(path: Path) -> list[str]:
@@ -155,16 +147,16 @@ def test_prometheus_finds_our_pods_by_label_and_names_them(
     status = json.dumps({"status": {"podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}], "phase": "Running"}})
     for name in ("theirs", "ours"):
         kubectl("patch", "pod", name, "-n", namespace, "--subresource=status", "--type=merge", "-p", status)
-    samples = eventually(lambda: query(control_plane, f'probe_value{{namespace="{namespace}"}}'))
+    samples = eventually(lambda: control_plane.query(f'probe_value{{namespace="{namespace}"}}'))
     assert [(sample["metric"]["pod"], sample["value"][1]) for sample in samples] == [("ours", "42")]
     assert (samples[0]["metric"]["service"], samples[0]["metric"]["job"]) == ("qwen", "vllm")
 
 
 def test_prometheus_scrapes_the_operator_once_it_is_told_where(control_plane: ControlPlane, metrics_port: int) -> None:
     control_plane.scrape_operator(f"127.0.0.1:{metrics_port}")
-    eventually(lambda: query(control_plane, 'probe_value{job="plimsoll"}'))
+    eventually(lambda: control_plane.query('probe_value{job="plimsoll"}'))
     control_plane.scrape_operator(None)
-    eventually(lambda: not query(control_plane, 'probe_value{job="plimsoll"}'))
+    eventually(lambda: not control_plane.query('probe_value{job="plimsoll"}'))
 
 
 def test_a_process_that_crashes_comes_back_with_its_data(

@@ -181,9 +181,8 @@ def test_a_deployment_becomes_ready_when_its_engines_have_loaded(
         assert get(f"http://{address}:8000/health")[0] == 200
         assert "GPU KV cache size:" in pods.logs(name)
     promql = f'vllm:kv_cache_usage_perc{{namespace="{namespace}"}}'
-    query = f"{control_plane.prometheus_url}/api/v1/query?query={urllib.parse.quote(promql)}"
     names = {item["metadata"]["name"] for item in running}
-    eventually(lambda: {s["metric"]["pod"] for s in json.loads(get(query)[1])["data"]["result"]} == names)
+    eventually(lambda: {s["metric"]["pod"] for s in control_plane.query(promql)} == names)
 
 
 def test_the_port_is_closed_while_an_engine_loads(command: Callable[..., Any], pods: Pods) -> None:

@@ -3,8 +3,6 @@
 import asyncio
 import json
 import threading
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -265,9 +263,7 @@ def test_a_node_that_dies_under_load_is_made_up_for(lab: Lab, apply: Apply, look
 
 def _ask(lab: Lab, promql: str) -> float:
     """The first value of the answer; -1: there is none."""
-    url = f"{lab.plane.prometheus_url}/api/v1/query?{urllib.parse.urlencode({'query': promql})}"
-    with urllib.request.urlopen(url) as answer:
-        found = json.load(answer)["data"]["result"]
+    found = lab.plane.query(promql)
     return float(found[0]["value"][1]) if found else -1.0
 
 

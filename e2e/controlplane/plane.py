@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
-from urllib.parse import urlsplit
+from typing import Any, Final, Self
+from urllib.parse import urlencode, urlsplit
 
 from e2e.controlplane import audit, binaries, commands, prometheus
 from e2e.controlplane.api import Api
@@ -129,6 +129,12 @@ class ControlPlane:
         draft = self._operator_targets.with_suffix(".draft")
         draft.write_text(prometheus.operator_targets(address))
         draft.rename(self._operator_targets)
+
+    def query(self, promql: str) -> list[dict[str, Any]]:
+        """What Prometheus answers now: a series each, ``metric`` its labels and ``value`` (time, text)."""
+        answer = Api(self.prometheus_url, self.ca).get(f"/api/v1/query?{urlencode({'query': promql})}")
+        series: list[dict[str, Any]] = answer["data"]["result"]
+        return series
 
     def fault_prometheus(self, kind: str) -> None:
         """Have everybody who asks Prometheus see this fault, until it is ``none``: ``prometheus_faults.FAULTS``."""

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from e2e.eventually import eventually
 from e2e.labrun import Lab, LabOptions
+from e2e.look import Look, manifest
 from plimsoll.api import names
 from tests.benchmarks.report import figure, quantile
 
@@ -39,37 +40,23 @@ def main() -> None:
     """Print a figure for each kind of edit."""
     with Lab(LabOptions(nodes=f"{len(SERVICES)}*{GPU}:2", load_seconds=1.0), log=lambda _: None) as lab:
         for name in SERVICES:
-            _apply(lab, name)
-        eventually(lambda: all(_ready(lab, name) for name in SERVICES), within_seconds=300)
+            lab.plane.kubectl.apply(_service(name))
+        look = Look(lab, NAMESPACE)
+        eventually(lambda: all(look.is_ready(name) for name in SERVICES), within_seconds=300)
         for what, edit in EDITS.items():
-            seconds = [_repair(lab, name, edit) for name in SERVICES]
+            seconds = [_repair(look, name, edit) for name in SERVICES]
             worst = round(max(seconds), 2)
             figure(f"drift_repair_{what}_p50", quantile(seconds, 0.5), "s", edits=len(seconds), worst=worst)
 
 
-def _apply(lab: Lab, name: str) -> None:
-    spec = {
-        "model": {"id": "Qwen/Qwen3.5-9B", "textOnly": True},
-        "hardware": {"gpu": GPU, "maxGPUs": 2},
-        "contextTokens": 32_000,
-        "scaling": {"mode": "Fixed"},
-    }
-    meta = {"name": name, "namespace": NAMESPACE}
-    lab.plane.kubectl.apply({"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": spec})
+def _service(name: str) -> dict[str, Any]:
+    hardware, scaling = {"gpu": GPU, "maxGPUs": 2}, {"mode": "Fixed"}
+    return manifest(name, NAMESPACE, hardware=hardware, contextTokens=32_000, scaling=scaling)
 
 
-def _ready(lab: Lab, name: str) -> bool:
-    status = _get(lab, names.API_VERSION, names.PLURAL, name).get("status", {})
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ())
-
-
-def _repair(lab: Lab, name: str, edit: Edit) -> float:
+def _repair(look: Look, name: str, edit: Edit) -> float:
     before, after, undone = edit
-    lab.plane.kubectl(*before, name, *after, "-n", NAMESPACE)
+    look.kubectl(*before, name, *after, "-n", NAMESPACE)
     began = perf_counter()
-    eventually(lambda: undone(_get(lab, "apps/v1", "deployments", name)), within_seconds=60)
+    eventually(lambda: undone(look.get("deployments", name)), within_seconds=60)
     return perf_counter() - began
-
-
-def _get(lab: Lab, api_version: str, plural: str, name: str) -> dict[str, Any]:
-    return lab.plane.api.get(f"/apis/{api_version}/namespaces/{NAMESPACE}/{plural}/{name}")

@@ -4,17 +4,14 @@ SERVICES=20 services with one small replica each get more requests than it may r
 phase of the operator's tick is met; all ask the same Prometheus. Goal: one scrape interval and two seconds.
 """
 
-import json
 import os
 import time
-import urllib.parse
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from e2e.eventually import eventually
 from e2e.labrun import Lab, LabOptions
-from e2e.look import manifest
+from e2e.look import Look, manifest
 from plimsoll.api import names
 from tests.benchmarks.report import figure, quantile
 
@@ -39,12 +36,13 @@ def main() -> None:
     with Lab(options, log=lambda _: None) as lab:
         for name in SERVICES:
             lab.plane.kubectl.apply(_service(name))
-        eventually(lambda: all(_service_is_ready(lab, name) for name in SERVICES), within_seconds=300)
+        look = Look(lab, NAMESPACE)
+        eventually(lambda: all(look.is_ready(name) for name in SERVICES), within_seconds=300)
         time.sleep(2 * INTERVAL_SECONDS)
         with ThreadPoolExecutor(len(SERVICES)) as pool:
             for number, name in enumerate(SERVICES):
                 pool.submit(_press, lab, name, float(number))
-            seen, patched = _watch(lab)
+            seen, patched = _watch(lab, look)
     waits = [patched[name] - seen[name] for name in SERVICES]
     for share in (0.5, 0.99):
         figure(
@@ -71,7 +69,7 @@ def _press(lab: Lab, name: str, after_seconds: float) -> None:
     )
 
 
-def _watch(lab: Lab) -> tuple[Moments, Moments]:
+def _watch(lab: Lab, look: Look) -> tuple[Moments, Moments]:
     """When each service's queue was first to be read, and when its workload was first given more replicas."""
     seen: Moments = {}
     patched: Moments = {}
@@ -80,7 +78,7 @@ def _watch(lab: Lab) -> tuple[Moments, Moments]:
         assert time.monotonic() < give_up, f"no answer for {sorted({*SERVICES} - {*patched})}; seen: {sorted(seen)}"
         for service in _queued(lab):
             seen.setdefault(service, time.monotonic())
-        for fleet in lab.plane.api.get(f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments")["items"]:
+        for fleet in look.all("deployments"):
             if fleet["spec"]["replicas"] > 1:
                 patched.setdefault(fleet["metadata"]["name"], time.monotonic())
         time.sleep(0.1)
@@ -88,15 +86,7 @@ def _watch(lab: Lab) -> tuple[Moments, Moments]:
 
 
 def _queued(lab: Lab) -> set[str]:
-    url = f"{lab.plane.prometheus_url}/api/v1/query?{urllib.parse.urlencode({'query': QUEUE})}"
-    with urllib.request.urlopen(url) as answer:
-        return {series["metric"]["service"] for series in json.load(answer)["data"]["result"]}
-
-
-def _service_is_ready(lab: Lab, name: str) -> bool:
-    path = f"/apis/{names.API_VERSION}/namespaces/{NAMESPACE}/{names.PLURAL}/{name}"
-    conditions = lab.plane.api.get(path).get("status", {}).get("conditions") or ()
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    return {series["metric"]["service"] for series in lab.plane.query(QUEUE)}
 
 
 if __name__ == "__main__":
