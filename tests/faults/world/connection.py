@@ -126,7 +126,6 @@ class Connection:
     """Writes as they were tried, Leases left out."""
     done: list[Call] = field(default_factory=list)
     """Those that the API server did."""
-    served_kinds: frozenset[Kind] = frozenset()
     logs: Callable[[str, str, bool], str] = lambda _namespace, _pod, _previous: ""
     streams: list[Stream] = field(default_factory=list)
     frozen_at: int | None = None
@@ -253,18 +252,13 @@ class Connection:
         return await self._call("log", PODS, namespace, f"{pod}/{container}", read)
 
     async def served(self, kind: Kind) -> bool:
-        return await self._call("get", kind, None, "", lambda: self._is_served(kind))
-
-    def _is_served(self, kind: Kind) -> bool:
-        if kind == SERVICES:
-            return self.api.crd_installed
-        return kind in self.served_kinds or traits(kind) is not None
+        return await self._call("get", kind, None, "", lambda: traits(kind) is not None)
 
     async def schema(self, kind: Kind) -> Object | None:
         return await self._call("get", kind, None, "", lambda: self.api.schema(kind))
 
-    async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
-        return await self._call("get", SERVICES, None, "", lambda: self.served_kinds & frozenset(kinds))
+    async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:  # noqa: ARG002 - none of them, here
+        return await self._call("get", SERVICES, None, "", frozenset)
 
     # The way there and back.
 

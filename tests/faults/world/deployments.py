@@ -55,10 +55,9 @@ def _owner_reference(kind: str, owner: Object) -> Object:
 
 @dataclass
 class Deployments:
-    """Both controllers over one API server. ``refuse_pods``: why no pod can be made (a quota), if so."""
+    """Both controllers over one API server."""
 
     api: Api
-    refuse_pods: str = ""
 
     def __post_init__(self) -> None:
         self.deployments = ControlLoop(self.api.agenda, self._deployment_keys, self._sync_deployment)
@@ -281,9 +280,7 @@ class Deployments:
         uid = found["metadata"]["uid"]
         pods = [p for p in self._pods(found) if owner_uid(p) == uid and not _leaving(p) and not _over(p)]
         missing, refused, again = found["spec"]["replicas"] - len(pods), "", None
-        if missing > 0 and self.refuse_pods:
-            refused, again = self.refuse_pods, 5.0
-        for _ in range(max(0, missing) if not refused else 0):
+        for _ in range(missing):
             try:
                 self._create_pod(found)
             except ForbiddenError as error:  # the namespace is ending

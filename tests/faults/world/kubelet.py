@@ -139,7 +139,7 @@ class Kubelet:
     def _serve(self, pod: Object) -> None:
         now, plan = self.api.agenda.now, self._plan_of(pod)
         if plan is not None:
-            self.engines[pod["metadata"]["uid"]] = Engine(pool_of(plan, self.ward.request_seconds), now, now)
+            self.engines[pod["metadata"]["uid"]] = Engine(pool_of(plan, self.ward.request_seconds), now)
         self._report(pod, self._running(pod, started=True), is_ready=True)
         crash = self.ward.crash(pod)
         if crash is not None and crash.after_ready_seconds is not None:
@@ -200,7 +200,13 @@ class Kubelet:
             "phase": "Running" if "running" in container["state"] or kept.get("restartCount") else "Pending",
             "conditions": _conditions(pod, is_ready, now),
             "containerStatuses": [
-                {"name": names_of(pod)[0], "restartCount": 0, **kept, **container, "ready": is_ready}
+                {
+                    "name": pod["spec"]["containers"][0]["name"],
+                    "restartCount": 0,
+                    **kept,
+                    **container,
+                    "ready": is_ready,
+                }
             ],
         }
         self.api.replace(PODS, {**pod, "status": status}, MANAGER, "status")
@@ -215,11 +221,6 @@ class Kubelet:
                 plan: Mapping[str, Any] = revision["data"]["plan"]
                 return plan
         return None
-
-
-def names_of(pod: Object) -> list[str]:
-    """Names of the pod's containers."""
-    return [container["name"] for container in pod["spec"]["containers"]]
 
 
 def _keys(event: Event) -> list[Hashable]:

@@ -14,8 +14,6 @@ from typing import Any, Final
 
 from plimsoll.adapters.ports import DEPLOYMENTS, NODES, PODS, SERVICES, Kind
 from plimsoll.api import names
-from plimsoll.core.activation import Template
-from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.promql import Windows
 from plimsoll.settings import Settings
 from tests.faults.world.api import Api
@@ -51,8 +49,6 @@ class World:
     prometheus_configured: bool = True
     agenda: Agenda = field(default_factory=Agenda)
     ward: Ward = field(default_factory=Ward)
-    inventory: Inventory = field(default_factory=Inventory)
-    activation: dict[str, Template] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
     watchers: list[Callable[[], None]] = field(default_factory=list)
     """Called after every moment at which something happened: checks of safety."""
@@ -101,15 +97,7 @@ class World:
         def metrics(connection: Connection) -> Asker | None:
             return Asker(self.prometheus, connection, windows) if self.prometheus_configured else None
 
-        process = start(
-            name or f"operator-{len(self.processes)}",
-            chosen,
-            self.agenda,
-            connect,
-            metrics,
-            lambda: self.inventory,
-            self.activation,
-        )
+        process = start(name or f"operator-{len(self.processes)}", chosen, self.agenda, connect, metrics)
         self.processes.append(process)
         return process
 
