@@ -8,7 +8,7 @@ from plimsoll.api import names
 from tests.faults.rig.endstate import differences, state
 from tests.faults.rig.lifecycle import NAME, apply, nothing, replicas, running
 from tests.faults.rig.scenario import Scenario, Step, scenario
-from tests.faults.world.deployments import ready as pod_ready
+from tests.faults.world.control_loop import ready as pod_ready
 from tests.faults.world.kinds import NAMESPACES
 from tests.faults.world.kubelet import Crash
 from tests.faults.world.store import Object, address_of

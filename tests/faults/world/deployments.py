@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from plimsoll.adapters.ports import DEPLOYMENTS, PODS, ForbiddenError
 from tests.faults.world.api import Api
-from tests.faults.world.control_loop import ControlLoop
+from tests.faults.world.control_loop import ControlLoop, ready
 from tests.faults.world.kinds import REPLICA_SETS
 from tests.faults.world.store import Address, Event, Object, address_of
 
@@ -26,12 +26,6 @@ def owner_uid(obj: Mapping[str, Any]) -> str:
     """The uid of the object's controller, or empty."""
     owners = obj["metadata"].get("ownerReferences") or ()
     return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
-
-
-def ready(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod is Ready."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def _leaving(obj: Mapping[str, Any]) -> bool:

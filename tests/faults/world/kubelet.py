@@ -11,8 +11,7 @@ from typing import Any, Final
 from plimsoll.adapters.ports import NODES, PODS, REVISIONS, InvalidError
 from plimsoll.api import names
 from tests.faults.world.api import Api
-from tests.faults.world.control_loop import ControlLoop
-from tests.faults.world.deployments import ready
+from tests.faults.world.control_loop import ControlLoop, ready
 from tests.faults.world.engines import Engine, Offered, pool_of
 from tests.faults.world.store import Address, Event, Object, address_of
 
@@ -93,9 +92,7 @@ class Kubelet:
     def is_here(self, pod: Object) -> bool:
         """Its node is there: otherwise nobody does anything for it."""
         node = self.api.store.get(NODES, Address("", pod["spec"].get("nodeName", "")))
-        return node is not None and any(
-            c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or ()
-        )
+        return node is not None and ready(node)
 
     def back(self, node: str) -> None:
         """A node is there again: its pods are looked after, and end if they were to."""

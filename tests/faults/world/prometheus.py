@@ -18,7 +18,7 @@ from plimsoll.core.promql import Windows
 from plimsoll.core.sampling import Answer, Series
 from plimsoll.core.signals import Signal
 from tests.faults.world.connection import Connection
-from tests.faults.world.deployments import ready
+from tests.faults.world.control_loop import ready
 from tests.faults.world.engines import Engine, Offered
 from tests.faults.world.kinds import UnfaithfulError
 from tests.faults.world.kubelet import Kubelet
