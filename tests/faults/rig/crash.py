@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal
 
+from tests.faults.rig.at_write import leader
 from tests.faults.rig.campaign import Campaign, campaign
 from tests.faults.rig.run import CALM, Disturbance, Outcome, counts
 from tests.faults.world.connection import Call, Calm, Fate, reset
@@ -58,8 +59,7 @@ def crashing(*crashes: Crash) -> Disturbance:
     left = [*crashes]
 
     def begin(world: World) -> float:
-        leader = next(process for process in world.alive if process.leads)
-        meet(world, leader)
+        meet(world, leader(world))
         return 0.0
 
     def meet(_: World, process: Process) -> None:

@@ -139,9 +139,8 @@ class World:
 
     def apply(self, manifest: Mapping[str, Any], manager: str = USER) -> Object:
         """``kubectl apply --server-side``."""
-        kind = SERVICES if manifest.get("kind") == SERVICES.kind else None
-        assert kind is not None, "people apply VLLMServices here; for the rest there is api"
-        return self.api.apply(kind, manifest, manager)
+        assert manifest.get("kind") == SERVICES.kind, "people apply VLLMServices here; for the rest there is api"
+        return self.api.apply(SERVICES, manifest, manager)
 
     def edit(
         self, kind: Kind, name: str, change: Mapping[str, Any], namespace: str = NAMESPACE, by: str = "kubectl-edit"
