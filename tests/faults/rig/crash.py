@@ -83,6 +83,6 @@ def pairs(calm: Outcome) -> Iterator[Disturbance]:
     return (crashing(*both) for both in product(first, second))
 
 
-UNDISTURBED = campaign(Campaign("nothing goes wrong", lambda _: [CALM], concerns=lambda _: True))
-CRASH = campaign(Campaign("crash at a write", single, concerns=lambda _: True, always=True))
-PAIRS = campaign(Campaign("two crashes in a row", pairs))
+campaign(Campaign("nothing goes wrong", lambda _: [CALM], concerns=lambda _: True))
+campaign(Campaign("crash at a write", single, concerns=lambda _: True, always=True))
+campaign(Campaign("two crashes in a row", pairs))
