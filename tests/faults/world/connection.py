@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from plimsoll.adapters.ports import LEASES, PODS, SERVICES, Change, ClusterError, Kind, Object, UnreachableError
+from plimsoll.api import names
 from tests.faults.world.api import Api, matcher
 from tests.faults.world.kinds import UnfaithfulError, traits
-from tests.faults.world.store import Event
+from tests.faults.world.store import Address, Event
 from tests.faults.world.virtual_time import Agenda, ProcessLoop
 
 LATENCY_SECONDS: Final = 0.004
@@ -221,13 +222,13 @@ class Connection:
             meta.get("namespace", ""),
             meta["name"],
             lambda: self.api.apply(kind, manifest, manager, subresource, force=force),
-            subresource=subresource or ("" if manager != "plimsoll-scale" else "replicas"),
+            subresource=subresource or ("" if manager != names.MANAGER_SCALE else "replicas"),
             body=manifest,
         )
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str, *, version: str = "") -> None:
         def drop() -> None:
-            if self.api.store.get(kind, (namespace, name)):  # type: ignore[arg-type]
+            if self.api.store.get(kind, Address(namespace, name)):
                 self.api.delete(kind, namespace, name, uid=uid, version=version)
 
         await self._call("delete", kind, namespace, name, drop)

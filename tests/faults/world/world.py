@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from plimsoll.adapters.ports import DEPLOYMENTS, NODES, PODS, SERVICES, Kind
 from plimsoll.api import names
+from plimsoll.control.assembly import LATENCY_WINDOWS
 from plimsoll.core.promql import Windows
 from plimsoll.settings import Settings
 from tests.faults.world.api import Api
@@ -89,7 +90,7 @@ class World:
         """A new process, which has to win the Lease like any other."""
         chosen = settings or self.settings
         window = chosen.metrics_window_seconds
-        windows = Windows(window, 5 * window)
+        windows = Windows(window, LATENCY_WINDOWS * window)
 
         def connect(loop: ProcessLoop) -> Connection:
             return Connection(self.api, self.agenda, loop, logs=self.kubelet.log)
