@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from plimsoll.adapters.ports import DEPLOYMENTS, PODS, ForbiddenError
+from plimsoll.adapters.ports import DEPLOYMENTS, PODS, ForbiddenError, Kind
 from tests.faults.world.api import Api
 from tests.faults.world.control_loop import ControlLoop, ready
 from tests.faults.world.kinds import REPLICA_SETS
@@ -59,20 +59,19 @@ class Deployments:
         self.api.store.listeners += [self.deployments.on_event, self.sets.on_event]
 
     def _deployment_keys(self, event: Event) -> list[Hashable]:
-        if event.kind == DEPLOYMENTS:
-            return [address_of(event.object)]
-        if event.kind != REPLICA_SETS:
-            return []
-        uid, namespace = owner_uid(event.object), event.object["metadata"]["namespace"]
-        return [address_of(d) for d in self.api.store.all(DEPLOYMENTS, namespace) if d["metadata"]["uid"] == uid]
+        return self._concerned(event, DEPLOYMENTS, REPLICA_SETS)
 
     def _set_keys(self, event: Event) -> list[Hashable]:
-        if event.kind == REPLICA_SETS:
+        return self._concerned(event, REPLICA_SETS, PODS)
+
+    def _concerned(self, event: Event, owners: Kind, owned: Kind) -> list[Hashable]:
+        """Of a kind of owners, whom an event of their own or of what they own concerns."""
+        if event.kind == owners:
             return [address_of(event.object)]
-        if event.kind != PODS:
+        if event.kind != owned:
             return []
         uid, namespace = owner_uid(event.object), event.object["metadata"]["namespace"]
-        return [address_of(s) for s in self.api.store.all(REPLICA_SETS, namespace) if s["metadata"]["uid"] == uid]
+        return [address_of(each) for each in self.api.store.all(owners, namespace) if each["metadata"]["uid"] == uid]
 
     # Deployments.
 
