@@ -12,6 +12,7 @@ import yaml
 from e2e.controlplane import ControlPlane
 from e2e.eventually import eventually
 from e2e.labrun import CHECKOUT
+from e2e.look import manifest
 from e2e.operator_process import MANIFEST, Operator, create_account, install_crds
 from e2e.tcp_proxy import TcpProxy
 from plimsoll.api import names
@@ -57,12 +58,12 @@ def operator(plane: ControlPlane, proxy: TcpProxy, tmp_path: Path) -> Iterator[O
 
 
 def apply(plane: ControlPlane, prefix: str, context: int, count: int = 6) -> None:
-    spec = {"model": {"id": "Qwen/Qwen3-8B"}, "hardware": {"gpu": "NVIDIA-L40S"}, "contextTokens": context}
-    head = {"apiVersion": names.API_VERSION, "kind": names.KIND}
-    found = [
-        {**head, "metadata": {"name": f"{prefix}-{n}", "namespace": "default"}, "spec": spec} for n in range(count)
-    ]
-    plane.kubectl.apply(*found)
+    spec: dict[str, Any] = {
+        "model": {"id": "Qwen/Qwen3-8B"},
+        "hardware": {"gpu": "NVIDIA-L40S"},
+        "contextTokens": context,
+    }
+    plane.kubectl.apply(*(manifest(f"{prefix}-{n}", "default", **spec) for n in range(count)))
 
 
 def mine(plane: ControlPlane, path: str, prefix: str) -> list[dict[str, Any]]:

@@ -5,9 +5,8 @@ is written to its Deployment.
 """
 
 import asyncio
-import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Final
 
 from aiohttp import ClientSession
@@ -18,13 +17,11 @@ from e2e.labrun import CHECKOUT
 from e2e.operator_process import MANIFEST, Operator, create_account, install_crds
 from plimsoll.adapters.kube import KubeCluster
 from plimsoll.adapters.ports import DEPLOYMENTS, SERVICES
-from plimsoll.api import names
 from tests.benchmarks.admin import admin_cluster
+from tests.benchmarks.crowd import COUNT, CREATORS, create, service_of, spread, start, unreported
 from tests.benchmarks.report import figure
 
-COUNT: Final = int(os.environ.get("SERVICES", "1000"))
 NAMESPACE: Final = "many"
-CREATORS: Final = 8
 POLL_SECONDS: Final = 0.02
 LIST_SECONDS: Final = 5.0  # 17 MB of statuses a look, which the operator's own requests should not wait for
 CHANGED: Final = "svc-0500" if COUNT > 500 else "svc-0000"
@@ -46,13 +43,13 @@ def main() -> None:
 
 async def _measure(plane: ControlPlane, first: Operator, second: Operator) -> None:
     async with admin_cluster(plane) as admin:
-        await _start(first)
-        await _spread((_service(f"svc-{n:04d}") for n in range(COUNT)), admin)
-        while await _unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
+        await start(first)
+        await spread(CREATORS, (_service(f"svc-{n:04d}") for n in range(COUNT)), create(admin))
+        while await unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
             await asyncio.sleep(LIST_SECONDS)
-        await _start(second)
+        await start(second)
         await _hand_over(admin, "kill9", second, 2, lambda: first.kill(comes_back=False))
-        await _start(first)
+        await start(first)
         await _hand_over(admin, "clean", first, 3, second.stop)
 
 
@@ -69,40 +66,12 @@ async def _hand_over(admin: KubeCluster, how: str, heir: Operator, replicas: int
     await ending
 
 
-async def _start(operator: Operator) -> None:
-    await asyncio.to_thread(operator.process.start)
-    await asyncio.to_thread(operator.await_ready)
-
-
 async def _leads(operator: Operator) -> bool:
     async with ClientSession() as session, session.get(f"{operator.url}/metrics") as answer:
         return "plimsoll_leader 1.0" in await answer.text()
 
 
 def _service(name: str, replicas: int = 1) -> dict[str, Any]:
-    spec = {
-        "model": {"id": "Qwen/Qwen3.5-9B", "textOnly": True},
-        "hardware": {"gpu": "NVIDIA-H100-80GB-HBM3"},
-        "contextTokens": 131072,
-        "scaling": {"mode": "Fixed"},
-        "replicas": replicas,
-    }
-    meta = {"namespace": NAMESPACE, "name": name}
-    return {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "spec": spec}
-
-
-async def _spread(services: Iterable[dict[str, Any]], admin: KubeCluster) -> None:
-    waiting = iter(services)
-
-    async def worker() -> None:
-        for service in waiting:
-            await admin.apply(SERVICES, service, "bench")
-
-    await asyncio.gather(*(worker() for _ in range(CREATORS)))
-
-
-async def _unreported(admin: KubeCluster) -> int:
-    left = 0
-    async for service in admin.list(SERVICES, NAMESPACE):
-        left += service.get("status", {}).get("observedGeneration") != service["metadata"]["generation"]
-    return left
+    service = service_of(NAMESPACE, name)
+    service["spec"] |= {"scaling": {"mode": "Fixed"}, "replicas": replicas}
+    return service

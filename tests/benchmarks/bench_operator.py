@@ -30,24 +30,26 @@ from plimsoll.api import names
 from tests.benchmarks.admin import admin_cluster
 from tests.benchmarks.crowd import (
     COUNT,
+    CREATORS,
+    MIB,
     SECONDS,
     SETTLED_SECONDS,
     USUAL_TICKS,
     create,
+    over,
+    served,
     service_of,
     settled,
     spread,
-    unreported,
+    start,
     writes_of,
 )
 from tests.benchmarks.report import figure, quantile
 
 ONE_BY_ONE: Final = 100
 WORKERS: Final = 8
-CREATORS: Final = 8
 POLL_SECONDS: Final = 0.005
 NOISE_PER_SECOND: Final = 20
-MIB: Final = 2**20
 
 
 def main() -> None:
@@ -64,8 +66,7 @@ def main() -> None:
 
 async def _all(plane: ControlPlane, operator: Operator) -> None:
     async with admin_cluster(plane) as admin:
-        await asyncio.to_thread(operator.process.start)
-        await asyncio.to_thread(operator.await_ready)
+        await start(operator)
         await _one_by_one(admin)
         seconds = await _at_once(admin, operator)
         await _quiet(operator, "idle")
@@ -102,9 +103,7 @@ async def _at_once(admin: KubeCluster, operator: Operator) -> float:
     began = time.perf_counter()
     await spread(CREATORS, (service_of("many", f"svc-{n:04d}") for n in range(COUNT)), create(admin))
     created = time.perf_counter() - began
-    while await unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
-        await asyncio.sleep(0.2)
-    await settled(operator)
+    await served(admin, operator)
     seconds = time.perf_counter() - began - SETTLED_SECONDS
     made = await writes_of(operator) - before
     figure("operator_1000_at_once", seconds, "s", services=COUNT, created_s=round(created, 2), writes=made)
@@ -114,14 +113,9 @@ async def _at_once(admin: KubeCluster, operator: Operator) -> float:
 async def _quiet(operator: Operator, what: str, noise: Callable[[], Awaitable[None]] | None = None) -> None:
     await settled(operator)
     process = psutil.Process(operator.process.pid)
-    writes, cpu = await writes_of(operator), sum(process.cpu_times()[:2])
-    began = time.perf_counter()
-    await (noise() if noise else asyncio.sleep(SECONDS))
-    elapsed = time.perf_counter() - began
-    made = await writes_of(operator) - writes
-    share = (sum(process.cpu_times()[:2]) - cpu) / elapsed * 100
-    figure(f"operator_writes_{what}", made, "writes", seconds=round(elapsed), services=COUNT)
-    figure(f"operator_cpu_{what}", share, "percent of a core", services=COUNT)
+    cost = await over(process, operator, noise() if noise else asyncio.sleep(SECONDS))
+    figure(f"operator_writes_{what}", cost["writes"], "writes", seconds=cost["seconds"], services=COUNT)
+    figure(f"operator_cpu_{what}", cost["cpu_percent"], "percent of a core", services=COUNT)
     figure(f"operator_rss_{what}", process.memory_info().rss / MIB, "MiB", services=COUNT)
 
 
@@ -146,8 +140,7 @@ async def _noise(admin: KubeCluster, operator: Operator) -> None:
 async def _restart(operator: Operator) -> None:
     await asyncio.to_thread(operator.stop)
     began = time.perf_counter()
-    await asyncio.to_thread(operator.process.start)
-    await asyncio.to_thread(operator.await_ready)
+    await start(operator)
     figure("operator_restart_to_ready", time.perf_counter() - began, "s", services=COUNT)
     await settled(operator)
     figure("operator_restart_writes", await writes_of(operator), "writes", services=COUNT)

@@ -10,12 +10,10 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import Iterator
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import psutil
-from aiohttp import ClientSession
 
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.commands import CONTROLLER_QPS
@@ -26,25 +24,26 @@ from plimsoll.adapters.ports import DEPLOYMENTS, SERVICES
 from tests.benchmarks.admin import admin_cluster
 from tests.benchmarks.crowd import (
     COUNT,
+    CREATORS,
+    MIB,
     SECONDS,
     USUAL_TICKS,
+    cpu_seconds,
     create,
+    over,
+    served,
     service_of,
-    settled,
     spread,
-    unreported,
-    writes_of,
+    start,
 )
 from tests.benchmarks.report import figure, quantile
 
 STEPS: Final = (0.25, 0.5, 1.0)
 REST_SECONDS: Final = float(os.environ.get("REST", "150"))
 """After eight ticks alike a service counts as resting."""
-CREATORS: Final = 8
 CHANGED_A_MINUTE: Final = 0.01
 LEAST_EDITS: Final = 10
 POLL_SECONDS: Final = 0.005
-MIB: Final = 2**20
 _BUCKET: Final = re.compile(r'plimsoll_reconcile_seconds_bucket\{le="([^"]+)"\} (\S+)')
 
 
@@ -60,8 +59,7 @@ def main() -> None:
 
 async def _all(plane: ControlPlane, operator: Operator) -> None:
     async with admin_cluster(plane) as admin:
-        await asyncio.to_thread(operator.process.start)
-        await asyncio.to_thread(operator.await_ready)
+        await start(operator)
         there, curve = 0, []
         for share in STEPS:
             wanted = max(there + 1, round(COUNT * share))
@@ -78,21 +76,19 @@ async def _all(plane: ControlPlane, operator: Operator) -> None:
 async def _step(admin: KubeCluster, operator: Operator, there: int, wanted: int) -> tuple[int, dict[str, float]]:
     """One more part of the services: what it cost to serve them, to do nothing, and to follow edits."""
     process = psutil.Process(operator.process.pid)
-    began, cpu = time.perf_counter(), _cpu(process)
+    began, cpu = time.perf_counter(), cpu_seconds(process)
     await spread(CREATORS, (service_of("many", f"svc-{n:04d}") for n in range(there, wanted)), create(admin))
-    while await unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
-        await asyncio.sleep(0.2)
-    await settled(operator)
-    served = {"served_s": time.perf_counter() - began, "cpu_s": _cpu(process) - cpu, "added": wanted - there}
-    figure("scale_served", served["served_s"], "s", services=wanted, **_rounded(served))
+    await served(admin, operator)
+    cost = {"served_s": time.perf_counter() - began, "cpu_s": cpu_seconds(process) - cpu, "added": wanted - there}
+    figure("scale_served", cost["served_s"], "s", services=wanted, **_rounded(cost))
     await asyncio.sleep(REST_SECONDS)
-    idle = await _over(process, operator, asyncio.sleep(SECONDS))
+    idle = await over(process, operator, asyncio.sleep(SECONDS))
     rss = process.memory_info().rss / MIB
     figure("scale_idle_cpu", idle["cpu_percent"], "percent of a core", services=wanted, writes=idle["writes"])
     figure("scale_rss", rss, "MiB", services=wanted, threads=process.num_threads())
     waits: list[float] = []
     before = await _buckets(operator)
-    churn = await _over(process, operator, _edits(admin, wanted, waits))
+    churn = await over(process, operator, _edits(admin, wanted, waits))
     reconciles = {le: count - before.get(le, 0.0) for le, count in (await _buckets(operator)).items()}
     figure("scale_churn_cpu", churn["cpu_percent"], "percent of a core", services=wanted, **_rounded(churn))
     figure(
@@ -106,16 +102,7 @@ async def _step(admin: KubeCluster, operator: Operator, there: int, wanted: int)
     for share in (0.5, 0.99):
         figure(f"scale_reconcile_p{share * 100:.0f}_at_most", _within(reconciles, share), "s", services=wanted)
     per_added = (wanted - there) or 1
-    return wanted, {"cpu_s": served["cpu_s"] / per_added * wanted, "rss": rss, "churn": max(0.1, churn["cpu_percent"])}
-
-
-async def _over(process: psutil.Process, operator: Operator, work: Any) -> dict[str, float]:
-    """CPU and writes while something goes on."""
-    writes, cpu, began = await writes_of(operator), _cpu(process), time.perf_counter()
-    await work
-    elapsed = time.perf_counter() - began
-    made = await writes_of(operator) - writes
-    return {"cpu_percent": (_cpu(process) - cpu) / elapsed * 100, "writes": made, "seconds": round(elapsed)}
+    return wanted, {"cpu_s": cost["cpu_s"] / per_added * wanted, "rss": rss, "churn": max(0.1, churn["cpu_percent"])}
 
 
 async def _edits(admin: KubeCluster, services: int, waits: list[float]) -> None:
@@ -136,17 +123,9 @@ async def _edits(admin: KubeCluster, services: int, waits: list[float]) -> None:
         await asyncio.sleep(max(0.0, began + (number + 1) * SECONDS / edits - time.perf_counter()))
 
 
-def _cpu(process: psutil.Process) -> float:
-    return sum(process.cpu_times()[:2])
-
-
 async def _buckets(operator: Operator) -> dict[float, float]:
-    async with ClientSession() as session, session.get(f"{operator.url}/metrics") as answer:
-        return dict(_found(await answer.text()))
-
-
-def _found(text: str) -> Iterator[tuple[float, float]]:
-    yield from ((float(le), float(count)) for le, count in _BUCKET.findall(text))
+    _, text = await asyncio.to_thread(operator.answer, "/metrics")
+    return {float(le): float(count) for le, count in _BUCKET.findall(text)}
 
 
 def _within(buckets: dict[float, float], share: float) -> float:

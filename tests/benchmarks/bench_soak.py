@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from statistics import linear_regression
 from typing import Any, Final
 
 import psutil
@@ -100,7 +101,4 @@ def _sample(process: psutil.Process, operator: Operator, hours: float) -> Sample
 
 def _slope(samples: Sequence[Sample], name: str) -> float:
     """Least squares, per hour."""
-    times, values = [each.hours for each in samples], [float(getattr(each, name)) for each in samples]
-    mean_time, mean = sum(times) / len(times), sum(values) / len(values)
-    spread = sum((at - mean_time) ** 2 for at in times)
-    return sum((at - mean_time) * (value - mean) for at, value in zip(times, values, strict=True)) / spread
+    return linear_regression([each.hours for each in samples], [float(getattr(each, name)) for each in samples]).slope

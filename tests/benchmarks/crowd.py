@@ -2,10 +2,11 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
-from aiohttp import ClientSession
+import psutil
 
 from e2e.operator_process import Operator
 from plimsoll.adapters.kube import KubeCluster
@@ -14,7 +15,9 @@ from plimsoll.api import names
 
 COUNT: Final = int(os.environ.get("SERVICES", "1000"))
 SECONDS: Final = float(os.environ.get("SECONDS", "60"))
+CREATORS: Final = 8
 SETTLED_SECONDS: Final = 2.0
+MIB: Final = 2**20
 USUAL_TICKS: Final = {
     "PLIMSOLL_METRICS_INTERVAL_SECONDS": "15",
     "PLIMSOLL_METRICS_WINDOW_SECONDS": "60",
@@ -47,6 +50,19 @@ async def unreported(admin: KubeCluster) -> int:
     return left
 
 
+async def start(operator: Operator) -> None:
+    """Start it, and wait until it is ready."""
+    await asyncio.to_thread(operator.process.start)
+    await asyncio.to_thread(operator.await_ready)
+
+
+async def served(admin: KubeCluster, operator: Operator) -> None:
+    """Wait until every service says something of its present spec, and nothing more is written."""
+    while await unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
+        await asyncio.sleep(0.2)
+    await settled(operator)
+
+
 async def settled(operator: Operator) -> None:
     """Wait until the operator has written nothing for a while."""
     while True:
@@ -68,7 +84,18 @@ async def spread(workers: int, items: Iterable[Any], work: Callable[[Any], Await
 
 async def writes_of(operator: Operator) -> int:
     """Writes that the operator has sent since it started."""
-    async with ClientSession() as session, session.get(f"{operator.url}/metrics") as answer:
-        text = await answer.text()
-    lines = (line for line in text.splitlines() if line.startswith("plimsoll_api_writes_total"))
-    return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines))
+    return int(await asyncio.to_thread(operator.metric, "plimsoll_api_writes_total"))
+
+
+async def over(process: psutil.Process, operator: Operator, work: Awaitable[object]) -> dict[str, float]:
+    """CPU and writes while something goes on."""
+    writes, cpu, began = await writes_of(operator), cpu_seconds(process), time.perf_counter()
+    await work
+    elapsed = time.perf_counter() - began
+    made = await writes_of(operator) - writes
+    return {"cpu_percent": (cpu_seconds(process) - cpu) / elapsed * 100, "writes": made, "seconds": round(elapsed)}
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """What a process has computed since it started."""
+    return sum(process.cpu_times()[:2])

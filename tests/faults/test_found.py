@@ -8,6 +8,7 @@ from tests.faults import rig
 from tests.faults.rig.api_faults import failing
 from tests.faults.rig.run import CALM, Disturbance, judge, play, prepared
 from tests.faults.rig.scenario import SCENARIOS
+from tests.faults.rig.snapshot import each_in_a_copy
 from tests.faults.rig.views import frozen, garbled
 
 rig.load()
@@ -33,9 +34,9 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
 
 @pytest.mark.parametrize("name", FOUND)
 def test_it_does_not_go_wrong_again(name: str) -> None:
-    scenario, disturbance = FOUND[name]
-    with prepared(SCENARIOS[scenario]) as world:
-        calm = play(world, SCENARIOS[scenario])
-    with prepared(SCENARIOS[scenario]) as world:
-        verdict = judge(world, SCENARIOS[scenario], disturbance, calm)
+    about, disturbance = FOUND[name]
+    scenario = SCENARIOS[about]
+    with prepared(scenario) as world:
+        [calm] = each_in_a_copy([lambda: play(world, scenario)])
+        verdict = judge(world, scenario, disturbance, calm)
     assert not verdict.wrong, "\n".join(verdict.wrong)

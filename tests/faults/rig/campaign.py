@@ -31,11 +31,10 @@ class Campaign:
 CAMPAIGNS: Final[dict[str, Campaign]] = {}
 
 
-def campaign(found: Campaign) -> Campaign:
+def campaign(found: Campaign) -> None:
     """Register a campaign."""
     assert found.name not in CAMPAIGNS
     CAMPAIGNS[found.name] = found
-    return found
 
 
 def run(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal
 
+from tests.faults.rig.at_write import leader
 from tests.faults.rig.campaign import Campaign, campaign
 from tests.faults.rig.run import CALM, Disturbance, Outcome, counts
 from tests.faults.world.connection import Call, Calm, Fate, reset
@@ -58,8 +59,7 @@ def crashing(*crashes: Crash) -> Disturbance:
     left = [*crashes]
 
     def begin(world: World) -> float:
-        leader = next(process for process in world.alive if process.leads)
-        meet(world, leader)
+        meet(world, leader(world))
         return 0.0
 
     def meet(_: World, process: Process) -> None:
@@ -83,6 +83,6 @@ def pairs(calm: Outcome) -> Iterator[Disturbance]:
     return (crashing(*both) for both in product(first, second))
 
 
-UNDISTURBED = campaign(Campaign("nothing goes wrong", lambda _: [CALM], concerns=lambda _: True))
-CRASH = campaign(Campaign("crash at a write", single, concerns=lambda _: True, always=True))
-PAIRS = campaign(Campaign("two crashes in a row", pairs))
+campaign(Campaign("nothing goes wrong", lambda _: [CALM], concerns=lambda _: True))
+campaign(Campaign("crash at a write", single, concerns=lambda _: True, always=True))
+campaign(Campaign("two crashes in a row", pairs))

@@ -8,7 +8,7 @@ from typing import Any, Final
 from plimsoll.adapters.ports import DEPLOYMENTS, DISRUPTION_BUDGETS, NETWORK_SERVICES, REVISIONS, SERVICES
 from plimsoll.api import names
 from plimsoll.core.live import template_hash
-from tests.faults.world.deployments import ready
+from tests.faults.world.control_loop import ready
 from tests.faults.world.managers import managers_of
 from tests.faults.world.store import Object
 from tests.faults.world.world import World

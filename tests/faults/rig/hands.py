@@ -93,7 +93,7 @@ def _several(_: Outcome) -> Iterator[Disturbance]:
     yield _standby_killed()
 
 
-LEASE_LOST = campaign(Campaign("lease lost in the middle", _lease_lost))
-STOPPED = campaign(Campaign("SIGSTOP of 60 s", _stopped))
-JUMPS = campaign(Campaign("clock jumps of ± 10 minutes", _jumps))
-SEVERAL = campaign(Campaign("several operators", _several))
+campaign(Campaign("lease lost in the middle", _lease_lost))
+campaign(Campaign("SIGSTOP of 60 s", _stopped))
+campaign(Campaign("clock jumps of ± 10 minutes", _jumps))
+campaign(Campaign("several operators", _several))

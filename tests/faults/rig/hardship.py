@@ -8,10 +8,10 @@ from plimsoll.api import names
 from tests.faults.rig.endstate import differences, state
 from tests.faults.rig.lifecycle import NAME, apply, nothing, replicas, running
 from tests.faults.rig.scenario import Scenario, Step, scenario
-from tests.faults.world.deployments import ready as pod_ready
+from tests.faults.world.control_loop import ready as pod_ready
 from tests.faults.world.kinds import NAMESPACES
 from tests.faults.world.kubelet import Crash
-from tests.faults.world.store import Object, address_of
+from tests.faults.world.store import Object
 from tests.faults.world.world import NAMESPACE, PRODUCT, USER, World
 
 PASSES_SECONDS: Final = 200.0
@@ -86,7 +86,7 @@ def _steady(world: World) -> Any:
 
 
 def _namespace_gone(world: World) -> bool:
-    return world.api.store.get(NAMESPACES, address_of({"metadata": {"name": NAMESPACE}})) is None
+    return world.find(NAMESPACES, NAMESPACE, "") is None
 
 
 def as_before(what: Callable[[World], object], spec: Mapping[str, Any] | None = None) -> tuple[Step, Step, Step]:

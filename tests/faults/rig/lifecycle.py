@@ -157,12 +157,12 @@ def _accepted(world: World) -> Any:
     return _update(world).get("status") == "False" and replicas(1)(world)
 
 
-CREATE = scenario(Scenario("create", nothing, apply(), ready))
-SPEC_CHANGE = scenario(
+scenario(Scenario("create", nothing, apply(), ready))
+scenario(
     Scenario("spec change without a roll-out", running(), apply(scaling={"mode": "Auto", "maxReplicas": 3}), ready)
 )
-ROLL_OUT = scenario(Scenario("roll-out", running(), apply(contextTokens=16384), replicas(1)))
-ROLL_OUT_OF_TWO = scenario(
+scenario(Scenario("roll-out", running(), apply(contextTokens=16384), replicas(1)))
+scenario(
     Scenario(
         "roll-out without a spare GPU",
         running(scaling={"mode": "Fixed"}, replicas=2),
@@ -171,14 +171,14 @@ ROLL_OUT_OF_TWO = scenario(
         make=lambda: World(nodes=(("NVIDIA-L40S", 2),)),
     )
 )
-SCALE_UP = scenario(Scenario("scale up with demand", running(), offered(20.0), told(2), quiet_seconds=90.0))
-SCALE_DOWN = scenario(
+scenario(Scenario("scale up with demand", running(), offered(20.0), told(2), quiet_seconds=90.0))
+scenario(
     Scenario(
         "scale down with demand", _busy, offered(0.0), told(1), within_seconds=2400.0, quiet_seconds=90.0, slow=True
     )
 )
-PLAN_CHANGE = scenario(Scenario("plan change accepted", _with_another_plan, _accept, _accepted))
-FIXED_UP = scenario(
+scenario(Scenario("plan change accepted", _with_another_plan, _accept, _accepted))
+scenario(
     Scenario(
         "scale up by hand",
         running(scaling={"mode": "Fixed"}, replicas=1),
@@ -186,7 +186,7 @@ FIXED_UP = scenario(
         replicas(3),
     )
 )
-FIXED_DOWN = scenario(
+scenario(
     Scenario(
         "scale down by hand",
         running(scaling={"mode": "Fixed"}, replicas=3),
@@ -194,10 +194,8 @@ FIXED_DOWN = scenario(
         replicas(1),
     )
 )
-HAND_OVER = scenario(
-    Scenario("mode hand-over", running(), apply(scaling={"mode": "External"}, replicas=2), replicas(2))
-)
-DRIFT = scenario(
+scenario(Scenario("mode hand-over", running(), apply(scaling={"mode": "External"}, replicas=2), replicas(2)))
+scenario(
     Scenario(
         "drift repair",
         running(),
@@ -205,7 +203,7 @@ DRIFT = scenario(
         lambda world: _image(world).startswith("vllm/") and replicas(1)(world),
     )
 )
-DELETE = scenario(Scenario("deletion", running(), lambda world: world.delete(SERVICES, NAME), _gone))
-ADOPTION = scenario(Scenario("adoption refused", _foreign, apply(), _refused))
-RESTART = scenario(Scenario("restart", running(), _restart, _restarted))
-LEASE = scenario(Scenario("lease hand-over", _second_operator, _end_the_leader, replicas(1)))
+scenario(Scenario("deletion", running(), lambda world: world.delete(SERVICES, NAME), _gone))
+scenario(Scenario("adoption refused", _foreign, apply(), _refused))
+scenario(Scenario("restart", running(), _restart, _restarted))
+scenario(Scenario("lease hand-over", _second_operator, _end_the_leader, replicas(1)))

@@ -33,8 +33,7 @@ class Scenario:
 SCENARIOS: dict[str, Scenario] = {}
 
 
-def scenario(found: Scenario) -> Scenario:
+def scenario(found: Scenario) -> None:
     """Register a scenario."""
     assert found.name not in SCENARIOS
     SCENARIOS[found.name] = found
-    return found

@@ -132,6 +132,6 @@ def _frozen(calm: Outcome) -> Iterator[Disturbance]:
         yield stalled(index)
 
 
-GARBLED = campaign(Campaign("events dropped, doubled, out of order", _garbled))
-DISCONNECTED = campaign(Campaign("disconnected, 410", _disconnected))
-STALE = campaign(Campaign("stale cache at every earlier revision", _frozen))
+campaign(Campaign("events dropped, doubled, out of order", _garbled))
+campaign(Campaign("disconnected, 410", _disconnected))
+campaign(Campaign("stale cache at every earlier revision", _frozen))

@@ -37,18 +37,19 @@ FIELDS: Final[Mapping[str, Callable[[Object], object]]] = {
 
 @dataclass
 class Api:
-    """One API server. ``manager`` arguments are field managers; every error is one of the port's."""
+    """One API server. ``manager`` arguments are field managers; every error is one of the port's.
+
+    ``traits`` refuses kinds that this world has not.
+    """
 
     agenda: Agenda
     random: random.Random
     store: Store = field(default_factory=Store)
-    crd_installed: bool = True
 
     # Reading.
 
     def get(self, kind: Kind, namespace: str, name: str) -> Object:
         """One object; NotFoundError when there is none."""
-        self._served(kind)
         found = self.store.get(kind, _address(kind, namespace, name))
         if found is None:
             raise NotFoundError(f'{kind.plural} "{name}" not found', status=404)
@@ -56,7 +57,7 @@ class Api:
 
     def listed(self, kind: Kind, namespace: str | None = None, selector: str = "", fields: str = "") -> list[Object]:
         """All objects of a kind that match; a listing's items carry neither apiVersion nor kind."""
-        self._served(kind)
+        traits(kind)
         chosen = matcher(selector, fields)
         return [_item(obj) for obj in self.store.all(kind, namespace) if chosen(obj)]
 
@@ -64,14 +65,14 @@ class Api:
         self, version: int, kind: Kind, namespace: str | None = None, selector: str = "", fields: str = ""
     ) -> list[Object]:
         """The same as it was at a version: of an API server that lags behind."""
-        self._served(kind)
+        traits(kind)
         chosen = matcher(selector, fields)
         found = sorted(self.store.as_of(kind, version).items())
         return [_item(obj) for at, obj in found if namespace in (None, at.namespace) and chosen(obj)]
 
     def changes(self, kind: Kind, since: int) -> list[Event]:
         """What has changed since a version; GoneError when that is forgotten."""
-        self._served(kind)
+        traits(kind)
         if since < self.store.oldest:
             raise GoneError(f"too old resource version: {since} ({self.store.oldest})", status=410)
         return self.store.events(kind, since)
@@ -109,7 +110,6 @@ class Api:
     ) -> Object:
         """Server-side apply."""
         meta, shape = manifest["metadata"], traits(kind).shape
-        self._served(kind)
         if not traits(kind).tracked:
             raise UnfaithfulError(f"{kind.kind}: nobody applies such objects here")
         address = _address(kind, meta.get("namespace", ""), meta["name"])
@@ -193,7 +193,6 @@ class Api:
         managers: dict[Manager, frozenset[Path]] | None = None,
     ) -> Object:
         """Keep what a write means, unless it changes nothing."""
-        self._served(kind)
         of, meta = traits(kind), after["metadata"]
         if before is None:
             self._may_create(kind, meta.get("namespace", ""))
@@ -233,11 +232,6 @@ class Api:
                 "creationTimestamp": self.agenda.stamp(),
             }
         return {**sent, **{key: value for key, value in before["metadata"].items() if key in SYSTEM}}
-
-    def _served(self, kind: Kind) -> None:
-        traits(kind)
-        if kind == SERVICES and not self.crd_installed:
-            raise NotFoundError("the server could not find the requested resource", status=404)
 
     def schema(self, kind: Kind) -> Mapping[str, Any]:
         """The schema under which a kind is served; only that of VLLMServices is known."""

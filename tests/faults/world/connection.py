@@ -11,9 +11,10 @@ from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeVar
 
 from plimsoll.adapters.ports import LEASES, PODS, SERVICES, Change, ClusterError, Kind, Object, UnreachableError
+from plimsoll.api import names
 from tests.faults.world.api import Api, matcher
 from tests.faults.world.kinds import UnfaithfulError, traits
-from tests.faults.world.store import Event
+from tests.faults.world.store import Address, Event
 from tests.faults.world.virtual_time import Agenda, ProcessLoop
 
 LATENCY_SECONDS: Final = 0.004
@@ -126,7 +127,6 @@ class Connection:
     """Writes as they were tried, Leases left out."""
     done: list[Call] = field(default_factory=list)
     """Those that the API server did."""
-    served_kinds: frozenset[Kind] = frozenset()
     logs: Callable[[str, str, bool], str] = lambda _namespace, _pod, _previous: ""
     streams: list[Stream] = field(default_factory=list)
     frozen_at: int | None = None
@@ -222,13 +222,13 @@ class Connection:
             meta.get("namespace", ""),
             meta["name"],
             lambda: self.api.apply(kind, manifest, manager, subresource, force=force),
-            subresource=subresource or ("" if manager != "plimsoll-scale" else "replicas"),
+            subresource=subresource or ("" if manager != names.MANAGER_SCALE else "replicas"),
             body=manifest,
         )
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str, *, version: str = "") -> None:
         def drop() -> None:
-            if self.api.store.get(kind, (namespace, name)):  # type: ignore[arg-type]
+            if self.api.store.get(kind, Address(namespace, name)):
                 self.api.delete(kind, namespace, name, uid=uid, version=version)
 
         await self._call("delete", kind, namespace, name, drop)
@@ -253,18 +253,13 @@ class Connection:
         return await self._call("log", PODS, namespace, f"{pod}/{container}", read)
 
     async def served(self, kind: Kind) -> bool:
-        return await self._call("get", kind, None, "", lambda: self._is_served(kind))
-
-    def _is_served(self, kind: Kind) -> bool:
-        if kind == SERVICES:
-            return self.api.crd_installed
-        return kind in self.served_kinds or traits(kind) is not None
+        return await self._call("get", kind, None, "", lambda: traits(kind) is not None)
 
     async def schema(self, kind: Kind) -> Object | None:
         return await self._call("get", kind, None, "", lambda: self.api.schema(kind))
 
-    async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:
-        return await self._call("get", SERVICES, None, "", lambda: self.served_kinds & frozenset(kinds))
+    async def which_served(self, kinds: Collection[Kind]) -> frozenset[Kind]:  # noqa: ARG002 - none of them, here
+        return await self._call("get", SERVICES, None, "", frozenset)
 
     # The way there and back.
 

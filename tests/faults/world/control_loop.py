@@ -1,13 +1,20 @@
 """What all controllers of the world share: they look again a moment after something changed, at what has changed."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from plimsoll.adapters.ports import ConflictError, NotFoundError
 from tests.faults.world.store import Event
 from tests.faults.world.virtual_time import Agenda
 
 DELAY_SECONDS = 0.02
+
+
+def ready(obj: Mapping[str, Any]) -> bool:
+    """Whether a pod or a node is Ready."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 @dataclass

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from plimsoll.adapters.ports import DEPLOYMENTS, PODS, ForbiddenError
+from plimsoll.adapters.ports import DEPLOYMENTS, PODS, ForbiddenError, Kind
 from tests.faults.world.api import Api
-from tests.faults.world.control_loop import ControlLoop
+from tests.faults.world.control_loop import ControlLoop, ready
 from tests.faults.world.kinds import REPLICA_SETS
 from tests.faults.world.store import Address, Event, Object, address_of
 
@@ -26,12 +26,6 @@ def owner_uid(obj: Mapping[str, Any]) -> str:
     """The uid of the object's controller, or empty."""
     owners = obj["metadata"].get("ownerReferences") or ()
     return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
-
-
-def ready(pod: Mapping[str, Any]) -> bool:
-    """Whether the pod is Ready."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
 
 
 def _leaving(obj: Mapping[str, Any]) -> bool:
@@ -55,10 +49,9 @@ def _owner_reference(kind: str, owner: Object) -> Object:
 
 @dataclass
 class Deployments:
-    """Both controllers over one API server. ``refuse_pods``: why no pod can be made (a quota), if so."""
+    """Both controllers over one API server."""
 
     api: Api
-    refuse_pods: str = ""
 
     def __post_init__(self) -> None:
         self.deployments = ControlLoop(self.api.agenda, self._deployment_keys, self._sync_deployment)
@@ -66,20 +59,19 @@ class Deployments:
         self.api.store.listeners += [self.deployments.on_event, self.sets.on_event]
 
     def _deployment_keys(self, event: Event) -> list[Hashable]:
-        if event.kind == DEPLOYMENTS:
-            return [address_of(event.object)]
-        if event.kind != REPLICA_SETS:
-            return []
-        uid, namespace = owner_uid(event.object), event.object["metadata"]["namespace"]
-        return [address_of(d) for d in self.api.store.all(DEPLOYMENTS, namespace) if d["metadata"]["uid"] == uid]
+        return self._concerned(event, DEPLOYMENTS, REPLICA_SETS)
 
     def _set_keys(self, event: Event) -> list[Hashable]:
-        if event.kind == REPLICA_SETS:
+        return self._concerned(event, REPLICA_SETS, PODS)
+
+    def _concerned(self, event: Event, owners: Kind, owned: Kind) -> list[Hashable]:
+        """Of a kind of owners, whom an event of their own or of what they own concerns."""
+        if event.kind == owners:
             return [address_of(event.object)]
-        if event.kind != PODS:
+        if event.kind != owned:
             return []
         uid, namespace = owner_uid(event.object), event.object["metadata"]["namespace"]
-        return [address_of(s) for s in self.api.store.all(REPLICA_SETS, namespace) if s["metadata"]["uid"] == uid]
+        return [address_of(each) for each in self.api.store.all(owners, namespace) if each["metadata"]["uid"] == uid]
 
     # Deployments.
 
@@ -281,9 +273,7 @@ class Deployments:
         uid = found["metadata"]["uid"]
         pods = [p for p in self._pods(found) if owner_uid(p) == uid and not _leaving(p) and not _over(p)]
         missing, refused, again = found["spec"]["replicas"] - len(pods), "", None
-        if missing > 0 and self.refuse_pods:
-            refused, again = self.refuse_pods, 5.0
-        for _ in range(max(0, missing) if not refused else 0):
+        for _ in range(missing):
             try:
                 self._create_pod(found)
             except ForbiddenError as error:  # the namespace is ending

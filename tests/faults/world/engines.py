@@ -33,7 +33,6 @@ class Engine:
     """One engine that serves. Totals since its start."""
 
     pool: Pool
-    started_seconds: float
     at_seconds: float
     running: float = 0.0
     waiting: float = 0.0

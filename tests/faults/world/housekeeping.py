@@ -6,7 +6,7 @@ from typing import Final
 
 from plimsoll.adapters.ports import NODES, PODS, Kind
 from tests.faults.world.api import Api
-from tests.faults.world.control_loop import ControlLoop
+from tests.faults.world.control_loop import ControlLoop, ready
 from tests.faults.world.kinds import NAMESPACES, traits
 from tests.faults.world.store import Address, Event, Object, address_of
 
@@ -33,7 +33,7 @@ class Housekeeping:
         elif event.object["metadata"].get("ownerReferences"):
             kind, address = event.kind, address_of(event.object)
             self.api.agenda.after(COLLECT_SECONDS, lambda: self._collect_orphan(kind, address))
-        if event.kind == NODES and event.type == "MODIFIED" and not _node_ready(event.object):
+        if event.kind == NODES and event.type == "MODIFIED" and not ready(event.object):
             self._lose(event.object["metadata"]["name"])
 
     # Owners.
@@ -95,7 +95,7 @@ class Housekeeping:
 
     def _evict(self, node: str) -> None:
         found = self.api.store.get(NODES, Address("", node))
-        if found is not None and _node_ready(found):
+        if found is not None and ready(found):
             return
         for pod in [*self.api.store.all(PODS)]:
             if pod["spec"].get("nodeName") == node and not pod["metadata"].get("deletionTimestamp"):
@@ -111,7 +111,3 @@ def _namespace_keys(event: Event) -> list[Hashable]:
         if event.type == "DELETED" and event.object["metadata"].get("namespace")
         else []
     )
-
-
-def _node_ready(node: Object) -> bool:
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or ())

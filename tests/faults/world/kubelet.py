@@ -11,8 +11,7 @@ from typing import Any, Final
 from plimsoll.adapters.ports import NODES, PODS, REVISIONS, InvalidError
 from plimsoll.api import names
 from tests.faults.world.api import Api
-from tests.faults.world.control_loop import ControlLoop
-from tests.faults.world.deployments import ready
+from tests.faults.world.control_loop import ControlLoop, ready
 from tests.faults.world.engines import Engine, Offered, pool_of
 from tests.faults.world.store import Address, Event, Object, address_of
 
@@ -93,9 +92,7 @@ class Kubelet:
     def is_here(self, pod: Object) -> bool:
         """Its node is there: otherwise nobody does anything for it."""
         node = self.api.store.get(NODES, Address("", pod["spec"].get("nodeName", "")))
-        return node is not None and any(
-            c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or ()
-        )
+        return node is not None and ready(node)
 
     def back(self, node: str) -> None:
         """A node is there again: its pods are looked after, and end if they were to."""
@@ -139,7 +136,7 @@ class Kubelet:
     def _serve(self, pod: Object) -> None:
         now, plan = self.api.agenda.now, self._plan_of(pod)
         if plan is not None:
-            self.engines[pod["metadata"]["uid"]] = Engine(pool_of(plan, self.ward.request_seconds), now, now)
+            self.engines[pod["metadata"]["uid"]] = Engine(pool_of(plan, self.ward.request_seconds), now)
         self._report(pod, self._running(pod, started=True), is_ready=True)
         crash = self.ward.crash(pod)
         if crash is not None and crash.after_ready_seconds is not None:
@@ -200,7 +197,13 @@ class Kubelet:
             "phase": "Running" if "running" in container["state"] or kept.get("restartCount") else "Pending",
             "conditions": _conditions(pod, is_ready, now),
             "containerStatuses": [
-                {"name": names_of(pod)[0], "restartCount": 0, **kept, **container, "ready": is_ready}
+                {
+                    "name": pod["spec"]["containers"][0]["name"],
+                    "restartCount": 0,
+                    **kept,
+                    **container,
+                    "ready": is_ready,
+                }
             ],
         }
         self.api.replace(PODS, {**pod, "status": status}, MANAGER, "status")
@@ -215,11 +218,6 @@ class Kubelet:
                 plan: Mapping[str, Any] = revision["data"]["plan"]
                 return plan
         return None
-
-
-def names_of(pod: Object) -> list[str]:
-    """Names of the pod's containers."""
-    return [container["name"] for container in pod["spec"]["containers"]]
 
 
 def _keys(event: Event) -> list[Hashable]:

@@ -14,8 +14,6 @@ from plimsoll.control.assembly import Operator, Outside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.remember import remember
 from plimsoll.control.workqueue import WorkQueue
-from plimsoll.core.activation import Template
-from plimsoll.core.plan.inventory import Inventory
 from plimsoll.settings import Settings
 from tests.faults.world.connection import Connection
 from tests.faults.world.virtual_time import Agenda, ProcessClock, ProcessLoop
@@ -98,8 +96,6 @@ def start(
     agenda: Agenda,
     connect: Callable[[ProcessLoop], Connection],
     metrics: Callable[[Connection], MetricsSource | None],
-    inventory: Callable[[], Inventory] = Inventory,
-    activation: dict[str, Template] | None = None,
 ) -> Process:
     """Start an operator."""
     loop = ProcessLoop(agenda)
@@ -114,8 +110,6 @@ def start(
             lease_of=partial(_lease, connection),
             watch_services=partial(_watch_services, connection, settings.namespaces),
             identity=name,
-            inventory=inventory,
-            activation=activation or {},
         )
         operator = Operator.assemble(settings, outside)
         tasks = [asyncio.create_task(part, name=part_name) for part_name, part in operator.parts()]

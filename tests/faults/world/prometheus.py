@@ -1,12 +1,11 @@
 """A Prometheus stand-in that answers the operator's own queries from the engines, and refuses every other query.
 
-It scrapes on a timer, keeps what the longest window needs, and takes rates over what it has, as Prometheus does. What
-becomes of an answer (down, NaN, half of the pods missing …) is ``Mood``'s business.
+It scrapes on a timer, keeps what the longest window needs, and takes rates over what it has, as Prometheus does.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain, combinations
@@ -16,10 +15,10 @@ from plimsoll.adapters.ports import PODS
 from plimsoll.api import names
 from plimsoll.core import promql
 from plimsoll.core.promql import Windows
-from plimsoll.core.sampling import Answer, Fault, Series
+from plimsoll.core.sampling import Answer, Series
 from plimsoll.core.signals import Signal
 from tests.faults.world.connection import Connection
-from tests.faults.world.deployments import ready
+from tests.faults.world.control_loop import ready
 from tests.faults.world.engines import Engine, Offered
 from tests.faults.world.kinds import UnfaithfulError
 from tests.faults.world.kubelet import Kubelet
@@ -28,9 +27,6 @@ from tests.faults.world.store import Object
 SCRAPE_SECONDS: Final = 15.0
 LATENCY_SECONDS: Final = 0.02
 KEPT: Final = 21
-
-Mood = Callable[[str, Answer], Answer | Fault]
-"""What becomes of an answer, by the query's name."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +43,6 @@ class Prometheus:
     """Scrapes every engine, whoever asks."""
 
     kubelet: Kubelet
-    mood: Mood = lambda _name, answer: answer
-    queries: int = 0
     _kept: dict[tuple[str, str], deque[Scrape]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -73,12 +67,11 @@ class Prometheus:
         self._kept = {address: kept for address, kept in self._kept.items() if address in alive}
         self.kubelet.api.agenda.after(SCRAPE_SECONDS, self._scrape)
 
-    def answer(self, query: str, windows: Windows) -> Answer | Fault:
+    def answer(self, query: str, windows: Windows) -> Answer:
         """What a query finds now."""
-        self.queries += 1
         if query.startswith("max by (namespace, pod) (up{"):
             up = [Series({"namespace": ns, "pod": pod}, 1.0) for ns, pod in self._kept if f"{pod}" in query]
-            return self.mood("up", Answer(tuple(up)))
+            return Answer(tuple(up))
         name, percentiles = _known(windows).get(query, ("", ()))
         if not name:
             raise UnfaithfulError(f"a query that is not the operator's: {query[:200]}")
@@ -87,7 +80,7 @@ class Prometheus:
             for address, kept in sorted(self._kept.items())
             for labels, value in _read(name, kept, percentiles, self.kubelet.api.agenda.now, windows)
         ]
-        return self.mood(name, Answer(tuple(found)))
+        return Answer(tuple(found))
 
 
 @dataclass(frozen=True)
@@ -98,7 +91,7 @@ class Asker:
     connection: Connection
     windows: Windows
 
-    async def query(self, promql: str) -> Answer | Fault:
+    async def query(self, promql: str) -> Answer:
         await asyncio.sleep(LATENCY_SECONDS)
         return self.prometheus.answer(promql, self.windows)
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from plimsoll.adapters.ports import NODES, PODS
 from plimsoll.core.quantity import quantity
 from tests.faults.world.api import Api
-from tests.faults.world.control_loop import ControlLoop
+from tests.faults.world.control_loop import ControlLoop, ready
 from tests.faults.world.kinds import UnfaithfulError
 from tests.faults.world.store import Address, Event, Object, address_of
 
@@ -55,8 +55,7 @@ class Scheduler:
     def _why_not(self, pod: Object, node: Object) -> str:
         spec, labels = pod["spec"], node["metadata"].get("labels") or {}
         taints = node["spec"].get("taints") or []
-        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in node["status"].get("conditions") or ())
-        if not ready:
+        if not ready(node):
             taints = [*taints, {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}]
         if node["spec"].get("unschedulable"):
             return "node(s) were unschedulable"

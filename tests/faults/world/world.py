@@ -14,8 +14,7 @@ from typing import Any, Final
 
 from plimsoll.adapters.ports import DEPLOYMENTS, NODES, PODS, SERVICES, Kind
 from plimsoll.api import names
-from plimsoll.core.activation import Template
-from plimsoll.core.plan.inventory import Inventory
+from plimsoll.control.assembly import LATENCY_WINDOWS
 from plimsoll.core.promql import Windows
 from plimsoll.settings import Settings
 from tests.faults.world.api import Api
@@ -51,8 +50,6 @@ class World:
     prometheus_configured: bool = True
     agenda: Agenda = field(default_factory=Agenda)
     ward: Ward = field(default_factory=Ward)
-    inventory: Inventory = field(default_factory=Inventory)
-    activation: dict[str, Template] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
     watchers: list[Callable[[], None]] = field(default_factory=list)
     """Called after every moment at which something happened: checks of safety."""
@@ -93,7 +90,7 @@ class World:
         """A new process, which has to win the Lease like any other."""
         chosen = settings or self.settings
         window = chosen.metrics_window_seconds
-        windows = Windows(window, 5 * window)
+        windows = Windows(window, LATENCY_WINDOWS * window)
 
         def connect(loop: ProcessLoop) -> Connection:
             return Connection(self.api, self.agenda, loop, logs=self.kubelet.log)
@@ -101,15 +98,7 @@ class World:
         def metrics(connection: Connection) -> Asker | None:
             return Asker(self.prometheus, connection, windows) if self.prometheus_configured else None
 
-        process = start(
-            name or f"operator-{len(self.processes)}",
-            chosen,
-            self.agenda,
-            connect,
-            metrics,
-            lambda: self.inventory,
-            self.activation,
-        )
+        process = start(name or f"operator-{len(self.processes)}", chosen, self.agenda, connect, metrics)
         self.processes.append(process)
         return process
 
@@ -151,9 +140,8 @@ class World:
 
     def apply(self, manifest: Mapping[str, Any], manager: str = USER) -> Object:
         """``kubectl apply --server-side``."""
-        kind = SERVICES if manifest.get("kind") == SERVICES.kind else None
-        assert kind is not None, "people apply VLLMServices here; for the rest there is api"
-        return self.api.apply(kind, manifest, manager)
+        assert manifest.get("kind") == SERVICES.kind, "people apply VLLMServices here; for the rest there is api"
+        return self.api.apply(SERVICES, manifest, manager)
 
     def edit(
         self, kind: Kind, name: str, change: Mapping[str, Any], namespace: str = NAMESPACE, by: str = "kubectl-edit"

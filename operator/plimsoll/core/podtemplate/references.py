@@ -4,7 +4,7 @@ Allowed unless the owner narrows it: pods of the namespace's users can name them
 node, a Secret or another namespace. A Secret is ``volumes.py``'s matter.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
@@ -46,7 +46,7 @@ def template_references(template: Object, allowed: Allowed) -> Iterator[str]:
         yield from _refused(_of_container(where, container), allowed)
 
 
-def _refused(named: Any, allowed: Allowed) -> Iterator[str]:  # noqa: ANN401 - an iterable of Named
+def _refused(named: Iterable[Named], allowed: Allowed) -> Iterator[str]:
     lists: Mapping[str, Names] = {
         _IMAGES: allowed.images,
         _CONFIG_MAPS: allowed.config_maps,
