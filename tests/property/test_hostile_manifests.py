@@ -55,6 +55,19 @@ def test_any_fields_around_an_engine(container: Any, pod: Any, args: list[str]) 
         judge(server, PLANNER)
 
 
+AMOUNT = r"[-+ ]?[0-9]{1,3}([.][0-9]{0,2})?(e[0-9]{1,7})?([numkKMGTPEX]i?)?|NaN|-?Infinity"
+
+
+@given(st.from_regex(AMOUNT, fullmatch=True))
+def test_any_amount_of_memory(written: str) -> None:
+    mounts = [{"name": "shm", "mountPath": "/dev/shm"}]
+    limits = {"resources": {"limits": {"memory": written}}}
+    engine = {"image": "vllm/vllm-openai:latest", "args": ["Qwen/Qwen3-8B"], **limits, "volumeMounts": mounts}
+    spec = {"containers": [engine], "volumes": [{"name": "shm", "emptyDir": {"sizeLimit": written}}]}
+    for server in servers_of({"kind": "Pod", "metadata": {"name": "x"}, "spec": spec}, gathered([])):
+        judge(server, PLANNER)
+
+
 @given(st.text(alphabet="vllm serve-'\"\\$(){}[]<>|&;#\n=aA1` \t"))
 def test_any_script(script: str) -> None:
     for command in commands(script, {"a": "b c"}):

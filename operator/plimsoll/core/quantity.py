@@ -1,7 +1,7 @@
 """Kubernetes quantities as numbers: ``500m``, ``1Gi``, ``2``."""
 
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import Any, Final
 
 _SUFFIXES: Final[Mapping[str, Decimal]] = {
@@ -24,6 +24,7 @@ def quantity(value: Any) -> Decimal | None:  # noqa: ANN401 - JSON
 
 def _decimal(text: str, factor: Decimal) -> Decimal | None:
     try:
-        return Decimal(text) * factor
-    except InvalidOperation:
+        number = Decimal(text) * factor
+    except DecimalException:
         return None
+    return number if number.is_finite() else None
