@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -53,6 +54,17 @@ def test_any_fields_around_an_engine(container: Any, pod: Any, args: list[str]) 
     manifest = {"kind": "Deployment", "metadata": {"name": "x"}, "spec": spec}
     for server in servers_of(manifest, gathered([manifest])):
         judge(server, PLANNER)
+
+
+@pytest.mark.parametrize("key", ["x[3]", "x.y", "x[a]", "[0]"])
+def test_keys_that_look_like_paths(key: str) -> None:
+    engine = {"image": "vllm/vllm-openai:latest", "args": ["--model", "a", "--max-model-len", "8"]}
+    for each in (
+        {"x": [], key: [engine]},
+        {"x": [1], key: engine},
+        {"kind": "X", "x": [], key: {"containers": [engine]}},
+    ):
+        assert [server.model for server in servers_of(each, gathered([each]))] == ["a"]
 
 
 AMOUNT = r"[-+ ]?[0-9]{1,3}([.][0-9]{0,2})?(e[0-9]{1,7})?([numkKMGTPEX]i?)?|NaN|-?Infinity"

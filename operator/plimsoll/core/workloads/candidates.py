@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from plimsoll.core.workloads.tree import Tree, at, entries, part, walk, whole
+from plimsoll.core.workloads.tree import Tree, along, at, entries, part, walk, whole
 
 Scope = Literal["pod", "values", "operator"]
 """Where probes, grace and volumes stand: in the manifest; or in a chart's templates; or in what an operator makes."""
@@ -134,17 +134,5 @@ def _scope_of(manifest: Tree, path: str) -> Scope:
 
 def _replicas_above(manifest: Tree, path: str) -> int | None:
     """The nearest ``replicas`` on the way from the root to a pod."""
-    found: int | None = None
-    node: object = manifest
-    for step in path.replace("[", ".[").split("."):
-        node = _child(node, step)
-        if isinstance(node, Mapping):
-            own = whole(node.get("replicas"))
-            found = own if own is not None else found
-    return found
-
-
-def _child(node: object, step: str) -> object:
-    if step.startswith("[") and isinstance(node, list):
-        return node[int(step[1:-1])]
-    return node.get(step) if isinstance(node, Mapping) else None
+    written = (whole(node.get("replicas")) for node in along(manifest, path))
+    return next((own for own in reversed([*written]) if own is not None), None)

@@ -75,6 +75,18 @@ def is_small(value: object, most: int) -> bool:
     return count <= most
 
 
+def along(value: object, path: str) -> Iterator[Tree]:
+    """The mappings on the way to a path of ``walk``, from below the root to its end; what is not there ends it."""
+    for step in path.replace("[", ".[").split("."):
+        if isinstance(value, list):
+            at_index = step[1:-1]
+            value = value[int(at_index)] if at_index.isdecimal() and int(at_index) < len(value) else None
+        else:
+            value = at(value, step)
+        if isinstance(value, Mapping):
+            yield value
+
+
 def walk(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, Tree]]:
     """Every mapping of a tree with its path, parents first."""
     if depth > DEEPEST:
