@@ -57,9 +57,8 @@ def whole(value: object) -> int | None:
 
 
 def seconds(probe: Tree, key: str, default: int) -> int:
-    """A field of a probe, or what Kubernetes takes."""
-    found = whole(probe.get(key))
-    return default if found is None else found
+    """A field of a probe, or what Kubernetes takes where it is not written or 0 (``SetDefaults_Probe``)."""
+    return whole(probe.get(key)) or default
 
 
 def is_small(value: object, most: int) -> bool:
