@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from plimsoll.core.workloads.accelerators import named_product
-from plimsoll.core.workloads.candidates import Candidate, candidates
+from plimsoll.core.workloads.candidates import Candidate, candidates, containers_of
 from plimsoll.core.workloads.helm import engine_flags_of
 from plimsoll.core.workloads.neighbours import Neighbours
 from plimsoll.core.workloads.shell import words_of
@@ -174,10 +174,7 @@ def _kaito(manifest: Tree, around: Neighbours) -> Iterator[Candidate]:
 
 
 def _pods(manifest: Tree, pod: Tree, path: str) -> Iterator[Candidate]:
-    containers = pod.get("containers")
-    for index, container in enumerate(containers if isinstance(containers, list) else ()):
-        if isinstance(container, Mapping):
-            yield Candidate(manifest, container, f"{path}.containers[{index}]", pod, path, scope="operator")
+    return containers_of(manifest, pod, path, scope="operator")
 
 
 def _hub_id(url: str) -> str:
