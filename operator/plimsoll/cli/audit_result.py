@@ -102,13 +102,15 @@ class Audited:
     def findings(self) -> Iterator[tuple[Judged, Finding]]:
         """Findings that are neither ignored nor accepted."""
         for each in self.judged:
-            for finding in each.judgement.findings:
-                if finding.rule.id not in self.ignored and self.key(each, finding) not in self.accepted:
-                    yield each, finding
+            yield from ((each, finding) for finding in self.of(each))
 
     def of(self, judged: Judged) -> list[Finding]:
-        """The findings of one server."""
-        return [finding for each, finding in self.findings if each is judged]
+        """Those of one server."""
+        return [
+            finding
+            for finding in judged.judgement.findings
+            if finding.rule.id not in self.ignored and self.key(judged, finding) not in self.accepted
+        ]
 
     @staticmethod
     def key(judged: Judged, finding: Finding) -> tuple[str, str, str]:
