@@ -58,12 +58,8 @@ class Imported:
     def as_json(self) -> dict[str, Any]:
         """One object."""
         server = self.judged.server
-        file, line = self.judged.where()
         return {
-            "object": {"kind": server.kind, "namespace": server.namespace, "name": server.name},
-            "container": server.container_name,
-            "file": file,
-            "line": line,
+            **self.judged.whereabouts(),
             "argv": list(server.launch.argv) if server.launch.argv is not None else None,
             "service": self.adopted.manifest,
             "unexpressed": [{"what": each.what, "why": each.why} for each in self.adopted.left],

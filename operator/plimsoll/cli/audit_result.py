@@ -82,6 +82,12 @@ class Judged:
         path = finding.path if finding else self.server.candidate.path
         return self.place.name, self.place.line(path)
 
+    def whereabouts(self, finding: Finding | None = None) -> dict[str, Any]:
+        """The same as JSON, with object and container."""
+        file, line = self.where(finding)
+        named = {"kind": self.server.kind, "namespace": self.server.namespace, "name": self.server.name}
+        return {"object": named, "container": self.server.container_name, "file": file, "line": line}
+
 
 @dataclass
 class Audited:
@@ -224,16 +230,12 @@ def _with_config(models: Models, given: ModelConfig | None) -> ModelSource:
 
 
 def _finding_json(judged: Judged, finding: Finding) -> dict[str, Any]:
-    file, line = judged.where(finding)
     return {
         "id": finding.rule.id,
         "severity": finding.severity.value,
         "group": finding.group.value,
         "title": finding.rule.title,
-        "object": {"kind": judged.server.kind, "namespace": judged.server.namespace, "name": judged.server.name},
-        "container": judged.server.container_name,
-        "file": file,
-        "line": line,
+        **judged.whereabouts(finding),
         "message": finding.message,
         "fix": finding.fix,
     }
@@ -241,13 +243,9 @@ def _finding_json(judged: Judged, finding: Finding) -> dict[str, Any]:
 
 def _server_json(judged: Judged, prices: Prices) -> dict[str, Any]:
     server, evidence = judged.server, judged.judgement.evidence
-    file, line = judged.where()
     found = evidence.prediction
     return {
-        "object": {"kind": server.kind, "namespace": server.namespace, "name": server.name},
-        "container": server.container_name,
-        "file": file,
-        "line": line,
+        **judged.whereabouts(),
         "launch": server.launch.form,
         "argv": list(server.launch.argv) if server.launch.argv is not None else None,
         "unresolved": list(server.launch.unresolved),
