@@ -264,6 +264,11 @@ def claim_names(server: Server) -> list[str]:
     return [name for name in found if name]
 
 
+def lies_in(path: str, mount: str) -> bool:
+    """Whether a path is a mount's own or below it."""
+    return path == mount or path.startswith(f"{mount}/")
+
+
 def keeps(volume: Tree) -> bool:
     """Whether what is written to a volume outlives the pod, or came with it."""
     if not volume or "emptyDir" in volume or "downwardAPI" in volume:
