@@ -11,7 +11,7 @@ from plimsoll.core.workloads.helm import engine_flags_of
 from plimsoll.core.workloads.neighbours import Neighbours
 from plimsoll.core.workloads.shell import words_of
 from plimsoll.core.workloads.stack import spec_flags, stack_model_flags
-from plimsoll.core.workloads.tree import Tree, at, entries, part, text, whole
+from plimsoll.core.workloads.tree import Tree, as_list, at, entries, part, text, whole
 from plimsoll.facts import instance_types
 
 _PROFILE: Final = re.compile(r"(?:nvidia-gpu-|amd-gpu-|google-)?(?P<gpu>[^:]+?)(?::(?P<count>\d+))?")
@@ -56,7 +56,7 @@ def _of_model(
     if not base and (text(model, "modelFormat", "name") or "").lower() not in {"vllm", "huggingface"}:
         return
     merged = {**base, **{key: value for key, value in model.items() if key in _CONTAINER_FIELDS}}
-    merged["args"] = [*(base.get("args") or []), *words_of(model.get("args"))]
+    merged["args"] = [*as_list(base.get("args")), *words_of(model.get("args"))]
     hugging = not base and (text(model, "modelFormat", "name") or "").lower() == "huggingface"
     yield Candidate(
         manifest, merged, "spec.predictor.model", predictor, "spec.predictor", scope="operator", replicas=replicas,
