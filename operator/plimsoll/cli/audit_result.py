@@ -250,7 +250,7 @@ def _server_json(judged: Judged, prices: Prices) -> dict[str, Any]:
         "argv": list(server.launch.argv) if server.launch.argv is not None else None,
         "unresolved": list(server.launch.unresolved),
         "image": server.image.text if server.image else None,
-        "engineVersion": ".".join(map(str, server.release)) if server.release else None,
+        "engineVersion": server.release_text,
         "model": server.model,
         "gpu": server.product,
         "gpus": server.gpus,

@@ -63,11 +63,11 @@ class Evidence:
     @property
     def version(self) -> EngineVersion | None:
         """The release that rules are known for; None for others, and where no release is known."""
-        release = self.server.release
-        if release is None:
+        written = self.server.release_text
+        if written is None:
             return None
         try:
-            return EngineVersion.parse(".".join(map(str, release)))
+            return EngineVersion.parse(written)
         except ValueError:
             return None
 
@@ -196,7 +196,7 @@ class Evidence:
             return None
         if self._sizes_open:
             return None
-        version = ".".join(map(str, server.release)) if server.release else None
+        version = server.release_text
         return {
             "model": self.model,
             "gpu": server.product,
@@ -260,9 +260,9 @@ class Evidence:
             found.append(f"memory: the arithmetic is for NVIDIA GPUs, not for {server.other_device or 'CPUs'}")
         elif self.prediction is None:
             found.append(f"whether it fits: {self._why_unpredicted()}")
-        elif self._too_old and server.release is not None:
-            written = ".".join(map(str, server.release))
-            found.append(f"memory of vLLM {written}: rules are known from 0.10 on, and those of 0.10 were taken")
+        elif self._too_old:
+            known = "rules are known from 0.10 on, and those of 0.10 were taken"
+            found.append(f"memory of vLLM {server.release_text}: {known}")
         if self.model != server.model and self.catalogued:
             found.append(f"whether {server.model} is {self.model}: taken for it by its name")
         return found

@@ -118,6 +118,11 @@ class Server:
         """The vLLM release: what a running one says, else what the image's tag names."""
         return self.live_release or (self.image.release if self.image else None)
 
+    @property
+    def release_text(self) -> str | None:
+        """The same as people write it: ``0.32.0``."""
+        return ".".join(map(str, self.release)) if self.release else None
+
     @cached_property
     def whole_pod(self) -> bool:
         """Whether probes, volumes and grace are in the manifest: what is absent is then really absent."""
