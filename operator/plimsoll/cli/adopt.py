@@ -22,6 +22,7 @@ from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
 from plimsoll.core.policy import Allowed, PodPolicy
+from plimsoll.core.workloads.tree import at
 from plimsoll.facts.models import ModelConfigError, UnknownArchitecture, read_model
 
 _WILLING: Final = Inventory(policy=PodPolicy(allow=Allowed(token_secrets=("*",), host_paths=("/",))))
@@ -58,12 +59,8 @@ class Imported:
     def as_json(self) -> dict[str, Any]:
         """One object."""
         server = self.judged.server
-        file, line = self.judged.where()
         return {
-            "object": {"kind": server.kind, "namespace": server.namespace, "name": server.name},
-            "container": server.container_name,
-            "file": file,
-            "line": line,
+            **self.judged.whereabouts(),
             "argv": list(server.launch.argv) if server.launch.argv is not None else None,
             "service": self.adopted.manifest,
             "unexpressed": [{"what": each.what, "why": each.why} for each in self.adopted.left],
@@ -130,7 +127,7 @@ def _claims(reading: Reading) -> dict[tuple[str, str], tuple[str, ...]]:
     """Access modes of the claims among the files, as ``plan`` takes them."""
     found = {}
     for named in (each for many in reading.around().claims.values() for each in many):
-        modes = (named.body.get("spec") or {}).get("accessModes")
+        modes = at(named.body, "spec", "accessModes")
         if isinstance(modes, list):
             found[named.namespace or "default", named.name] = tuple(map(str, modes))
     return found

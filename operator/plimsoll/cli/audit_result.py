@@ -82,6 +82,12 @@ class Judged:
         path = finding.path if finding else self.server.candidate.path
         return self.place.name, self.place.line(path)
 
+    def whereabouts(self, finding: Finding | None = None) -> dict[str, Any]:
+        """The same as JSON, with object and container."""
+        file, line = self.where(finding)
+        named = {"kind": self.server.kind, "namespace": self.server.namespace, "name": self.server.name}
+        return {"object": named, "container": self.server.container_name, "file": file, "line": line}
+
 
 @dataclass
 class Audited:
@@ -102,13 +108,15 @@ class Audited:
     def findings(self) -> Iterator[tuple[Judged, Finding]]:
         """Findings that are neither ignored nor accepted."""
         for each in self.judged:
-            for finding in each.judgement.findings:
-                if finding.rule.id not in self.ignored and self.key(each, finding) not in self.accepted:
-                    yield each, finding
+            yield from ((each, finding) for finding in self.of(each))
 
     def of(self, judged: Judged) -> list[Finding]:
-        """The findings of one server."""
-        return [finding for each, finding in self.findings if each is judged]
+        """Those of one server."""
+        return [
+            finding
+            for finding in judged.judgement.findings
+            if finding.rule.id not in self.ignored and self.key(judged, finding) not in self.accepted
+        ]
 
     @staticmethod
     def key(judged: Judged, finding: Finding) -> tuple[str, str, str]:
@@ -222,16 +230,12 @@ def _with_config(models: Models, given: ModelConfig | None) -> ModelSource:
 
 
 def _finding_json(judged: Judged, finding: Finding) -> dict[str, Any]:
-    file, line = judged.where(finding)
     return {
         "id": finding.rule.id,
         "severity": finding.severity.value,
         "group": finding.group.value,
         "title": finding.rule.title,
-        "object": {"kind": judged.server.kind, "namespace": judged.server.namespace, "name": judged.server.name},
-        "container": judged.server.container_name,
-        "file": file,
-        "line": line,
+        **judged.whereabouts(finding),
         "message": finding.message,
         "fix": finding.fix,
     }
@@ -239,18 +243,14 @@ def _finding_json(judged: Judged, finding: Finding) -> dict[str, Any]:
 
 def _server_json(judged: Judged, prices: Prices) -> dict[str, Any]:
     server, evidence = judged.server, judged.judgement.evidence
-    file, line = judged.where()
     found = evidence.prediction
     return {
-        "object": {"kind": server.kind, "namespace": server.namespace, "name": server.name},
-        "container": server.container_name,
-        "file": file,
-        "line": line,
+        **judged.whereabouts(),
         "launch": server.launch.form,
         "argv": list(server.launch.argv) if server.launch.argv is not None else None,
         "unresolved": list(server.launch.unresolved),
         "image": server.image.text if server.image else None,
-        "engineVersion": ".".join(map(str, server.release)) if server.release else None,
+        "engineVersion": server.release_text,
         "model": server.model,
         "gpu": server.product,
         "gpus": server.gpus,

@@ -43,7 +43,7 @@ def usage_lines(audited: Audited) -> Iterator[str]:
 def about(judged: Judged) -> str:
     """What a server is, in one line."""
     server, evidence = judged.server, judged.judgement.evidence
-    release = f"vLLM {'.'.join(map(str, server.release))}" if server.release else "vLLM of unknown release"
+    release = f"vLLM {server.release_text}" if server.release else "vLLM of unknown release"
     gpus = f"{server.gpus} × {server.product or 'GPU'}" if server.gpus else server.product or ""
     parts = [release, server.model or "model unknown", gpus]
     found = evidence.prediction

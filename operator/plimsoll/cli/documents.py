@@ -9,9 +9,8 @@ from typing import Any, Final
 
 from plimsoll.api import names
 from plimsoll.api.parse import lint_service
-from plimsoll.cli.lines import Duplicate
 from plimsoll.cli.sources import Bad, texts
-from plimsoll.cli.yaml_documents import Place, items
+from plimsoll.cli.yaml_documents import Item, Place, items
 
 _CLAIM: Final = "PersistentVolumeClaim"
 _OURS: Final = (names.KIND, "ConfigMap", _CLAIM)
@@ -55,10 +54,11 @@ def read_documents(paths: Iterable[str]) -> Iterator[Found]:
 
 def _documents(name: str, text: str) -> Iterator[Found]:
     for found in items(name, text):
-        yield from [found] if isinstance(found, Bad) else _checked(found.place, found.value, found.twice)
+        yield from [found] if isinstance(found, Bad) else _checked(found)
 
 
-def _checked(place: Place, manifest: object, twice: Duplicate | None) -> Iterator[Found]:
+def _checked(item: Item) -> Iterator[Found]:
+    place, manifest = item.place, item.value
     if not isinstance(manifest, Mapping):
         kind = type(manifest).__name__
         yield Bad(f"{place.at()}: a {kind}, not a Kubernetes object with apiVersion, kind and spec")
@@ -67,10 +67,8 @@ def _checked(place: Place, manifest: object, twice: Duplicate | None) -> Iterato
         yield Bad(f"{place.at()}: no kind; {start}")
     elif manifest["kind"] not in _OURS:
         return
-    elif twice is not None:
-        yield Bad(
-            f"{place.on(twice.line)}: {twice.key}: stands here and at line {place.lines_before + twice.first + 1}"
-        )
+    elif item.twice is not None:
+        yield Bad(item.said_twice)
     elif manifest["kind"] == names.KIND:
         yield from _service(place, manifest)
     elif manifest["kind"] == _CLAIM:

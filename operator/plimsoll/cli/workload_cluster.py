@@ -20,6 +20,7 @@ from plimsoll.adapters.ports import (
     Kind,
     UnreachableError,
 )
+from plimsoll.api.names import GPU_PRODUCT_LABEL
 from plimsoll.cli.workload_files import Found, Reading
 from plimsoll.cli.yaml_documents import Place
 from plimsoll.core.workloads.images import Image, Release
@@ -29,7 +30,6 @@ from plimsoll.core.workloads.tree import Tree, part, text
 
 TIMEOUT_SECONDS: Final = 15.0
 VERSION_SECONDS: Final = 3.0
-_PRODUCT: Final = "nvidia.com/gpu.product"
 WORKLOADS: Final = (
     DEPLOYMENTS,
     Kind("apps", "v1", "statefulsets", "StatefulSet"),
@@ -146,7 +146,7 @@ class Reader:
         found: dict[str, str] = {}
         try:
             async for node in self._cluster.list(NODES):
-                product = text(part(node, "metadata", "labels"), _PRODUCT)
+                product = text(part(node, "metadata", "labels"), GPU_PRODUCT_LABEL)
                 if product:
                     found[text(node, "metadata", "name") or ""] = product
         except UnreachableError:

@@ -90,10 +90,7 @@ def _add(reading: Reading, item: Item, *, asked_for: bool) -> None:
         reading.bad.append(f"{place.at()}: more than {MOST_VALUES:,} values in one document; aliases of aliases?")
         return
     if item.twice is not None and "kind" in value:
-        first = place.lines_before + item.twice.first + 1
-        reading.bad.append(
-            f"{place.on(item.twice.line)}: {item.twice.key}: stands here and at line {first}; one counts"
-        )
+        reading.bad.append(f"{item.said_twice}; one counts")
     if "kind" in value and "apiVersion" not in value:
         reading.bad.append(f"{place.at()}: no apiVersion: the API server refuses this {value['kind']}")
     reading.objects.append(Found(value, place))

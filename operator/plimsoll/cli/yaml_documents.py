@@ -46,6 +46,14 @@ class Item:
     value: Any
     twice: Duplicate | None
 
+    @property
+    def said_twice(self) -> str:
+        """Where which key stands twice; empty where none does."""
+        found, place = self.twice, self.place
+        if found is None:
+            return ""
+        return f"{place.on(found.line)}: {found.key}: stands here and at line {place.lines_before + found.first + 1}"
+
 
 def items(name: str, text: str) -> Iterator[Item | Bad]:
     """The objects of a text; a List is taken apart."""

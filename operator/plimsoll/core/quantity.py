@@ -1,7 +1,7 @@
 """Kubernetes quantities as numbers (``500m``, ``1Gi``, ``2``), and bytes as people read them."""
 
 from collections.abc import Mapping
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal, DecimalException
 from typing import Any, Final
 
 GIB: Final = 1 << 30
@@ -30,6 +30,7 @@ def gib(size_bytes: float) -> str:
 
 def _decimal(text: str, factor: Decimal) -> Decimal | None:
     try:
-        return Decimal(text) * factor
-    except InvalidOperation:
+        number = Decimal(text) * factor
+    except DecimalException:
         return None
+    return number if number.is_finite() else None

@@ -66,6 +66,7 @@ def test_what_is_printed_is_a_service_that_can_be_applied() -> None:
                      1, "not feasible", id="a plan that is refused"),
         pytest.param([deployment(), "kind: [\n"], 2, "not YAML", id="something unreadable"),
         pytest.param([beside("Service", "x")], 1, "no vLLM server", id="nothing to import"),
+        pytest.param([{**beside("PersistentVolumeClaim", "x"), "spec": ["a"]}], 1, "no vLLM server", id="a claim that is none"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_imported_is_said(objects: list[Mapping[str, Any] | str], code: int, said: str) -> None:

@@ -71,8 +71,7 @@ def _spelled(use: Use) -> list[str]:
     path = use.written.partition(".")[2]
     name = _long_name(use.flag) + (f".{path}" if path else "")
     if use.flag.switch:
-        off = use.negative or (use.joined and str(use.value).lower() in {"false", "0"})
-        return [f"--no-{name[2:]}" if off else name]
+        return [f"--no-{name[2:]}" if use.off else name]
     if isinstance(use.value, list) and use.value and not isinstance(use.value[0], dict):
         return [name, *(str(each) for each in use.value)]
     if isinstance(use.value, dict | list):

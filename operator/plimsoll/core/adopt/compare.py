@@ -100,8 +100,7 @@ def _value(dest: str, use: Use | None) -> str | None:
     if use is None:
         return _DEFAULTS.get(dest)
     if use.flag is not None and use.flag.switch:
-        off = use.negative or (use.joined and str(use.value).lower() in {"false", "0"})
-        return "off" if off else "on"
+        return "off" if use.off else "on"
     return " ".join(map(str, use.value)) if isinstance(use.value, list) else str(use.value)
 
 

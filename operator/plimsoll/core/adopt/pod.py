@@ -8,7 +8,7 @@ from plimsoll.core.adopt.arguments import Left
 from plimsoll.core.audit.evidence import HUB_CACHES, Evidence
 from plimsoll.core.policy import Allowed, listed
 from plimsoll.core.workloads.accelerators import PRODUCT_LABELS, selector_of
-from plimsoll.core.workloads.server import Server
+from plimsoll.core.workloads.server import Server, lies_in
 from plimsoll.core.workloads.tree import Tree, at, entries, part, text
 from plimsoll.core.workloads.variables import LITERAL, SECRET, Variable
 from plimsoll.facts import catalogue
@@ -50,7 +50,7 @@ def model_of(evidence: Evidence) -> tuple[dict[str, Any], list[Left]]:
 def _folder(server: Server, model: str) -> tuple[Tree, str] | None:
     """(volume, path in it) of a folder that is mounted."""
     for path, volume in sorted(server.mounts.items(), key=lambda each: -len(each[0])):
-        if model == path or model.startswith(f"{path}/"):
+        if lies_in(model, path):
             return volume, model[len(path) :].strip("/")
     return None
 

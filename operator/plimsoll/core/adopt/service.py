@@ -37,7 +37,7 @@ def adopt(evidence: Evidence, model_limit: int | None, suffix: str) -> Adopted:
     if tokens is None:
         unknown = f"no --max-model-len, and no configuration of {server.model} at hand; --model-config or --hub"
         return Adopted(server, None, (), unknown)
-    version, notes = _release(server)
+    version, notes = _release(evidence)
     model, from_model = model_of(evidence)
     arguments, from_arguments = extra_arguments(evidence, version)
     template, from_pod = template_of(server)
@@ -89,17 +89,14 @@ def _problem(evidence: Evidence) -> str:
     return ""
 
 
-def _release(server: Server) -> tuple[EngineVersion, list[Left]]:
-    newest = EngineVersion.parse(NEWEST)
-    if server.release is None:
+def _release(evidence: Evidence) -> tuple[EngineVersion, list[Left]]:
+    if evidence.version is not None:
+        return evidence.version, []
+    server, newest = evidence.server, EngineVersion.parse(NEWEST)
+    if server.release_text is None:
         image = server.image.text if server.image else "no image"
         return newest, [Left(f"the engine's release ({image})", f"not known: taken for {NEWEST}")]
-    written = ".".join(map(str, server.release))
-    try:
-        found = EngineVersion.parse(written)
-    except ValueError:
-        return newest, [Left(f"vLLM {written}", f"Plimsoll knows 0.10 and later: {NEWEST} is taken")]
-    return found, []
+    return newest, [Left(f"vLLM {server.release_text}", f"Plimsoll knows 0.10 and later: {NEWEST} is taken")]
 
 
 def _image(server: Server, version: EngineVersion) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Final
 
 from plimsoll.core.audit.evidence import Evidence
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
-from plimsoll.core.workloads.arguments import ALWAYS, Use, read_number
+from plimsoll.core.workloads.arguments import Use, read_number
 from plimsoll.core.workloads.launch import is_unresolved
 from plimsoll.core.workloads.server import Server
 from plimsoll.facts import engine_flags, past_flags
@@ -52,7 +52,7 @@ def value_in_one_element(server: Server, evidence: Evidence) -> Iterator[Hit]:
 def unknown_flag(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """No recorded release knows it."""
     for use in server.arguments.uses:
-        if _is_known(use) or not use.written.startswith("--") or is_unresolved(use.written):
+        if use.known or not use.written.startswith("--") or is_unresolved(use.written):
             continue
         if use.dest in _DOCKER:
             yield Hit(
@@ -67,10 +67,6 @@ def unknown_flag(server: Server, evidence: Evidence) -> Iterator[Hit]:
             server.word_field(use.index),
             Severity.WARNING if fork else None,
         )
-
-
-def _is_known(use: Use) -> bool:
-    return use.flag is not None or use.dest in ALWAYS or past_flags.find(use.dest) is not None
 
 
 @rule(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from plimsoll.core.lifecycle.startup import Load, startup
 from plimsoll.core.rows import ModelSource, answer
 from plimsoll.core.workloads.launch import is_unresolved
-from plimsoll.core.workloads.server import Server, keeps
+from plimsoll.core.workloads.server import Server, keeps, lies_in
 from plimsoll.facts import catalogue, gpus
 from plimsoll.facts.engines import NEWEST, OLDEST_RELEASE, EngineVersion
 from plimsoll.facts.model_names import BILLION, billions_of, weight_bytes_of
@@ -63,11 +63,11 @@ class Evidence:
     @property
     def version(self) -> EngineVersion | None:
         """The release that rules are known for; None for others, and where no release is known."""
-        release = self.server.release
-        if release is None:
+        written = self.server.release_text
+        if written is None:
             return None
         try:
-            return EngineVersion.parse(".".join(map(str, release)))
+            return EngineVersion.parse(written)
         except ValueError:
             return None
 
@@ -169,7 +169,7 @@ class Evidence:
                 continue
             if "huggingface" in path or ".cache" in path:
                 return True
-            if any(folder == path or folder.startswith(f"{path}/") for folder in self.cache_folders):
+            if any(lies_in(folder, path) for folder in self.cache_folders):
                 return True
         return False
 
@@ -179,7 +179,7 @@ class Evidence:
         below = [
             (len(path), volume)
             for path, volume in self.server.mounts.items()
-            if any(folder == path or folder.startswith(f"{path}/") for folder in self.cache_folders)
+            if any(lies_in(folder, path) for folder in self.cache_folders)
         ]
         return max(below, key=lambda each: each[0])[1] if below else None
 
@@ -194,15 +194,20 @@ class Evidence:
         server = self.server
         if self.gpu is None or not server.argv_known or not server.model_known or server.other_device or server.on_cpu:
             return None
-        if any(is_unresolved(server.arguments.text(dest) or "") for dest in _SIZES):
+        if self._sizes_open:
             return None
-        version = ".".join(map(str, server.release)) if server.release else None
+        version = server.release_text
         return {
             "model": self.model,
             "gpu": server.product,
             "flags": self._flags(),
             **({"engine_version": version} if version else {}),
         }
+
+    @property
+    def _sizes_open(self) -> bool:
+        """Whether something that the files do not say stands for a size."""
+        return any(is_unresolved(self.server.arguments.text(dest) or "") for dest in _SIZES)
 
     @property
     def _too_old(self) -> bool:
@@ -255,9 +260,9 @@ class Evidence:
             found.append(f"memory: the arithmetic is for NVIDIA GPUs, not for {server.other_device or 'CPUs'}")
         elif self.prediction is None:
             found.append(f"whether it fits: {self._why_unpredicted()}")
-        elif self._too_old and server.release is not None:
-            written = ".".join(map(str, server.release))
-            found.append(f"memory of vLLM {written}: rules are known from 0.10 on, and those of 0.10 were taken")
+        elif self._too_old:
+            known = "rules are known from 0.10 on, and those of 0.10 were taken"
+            found.append(f"memory of vLLM {server.release_text}: {known}")
         if self.model != server.model and self.catalogued:
             found.append(f"whether {server.model} is {self.model}: taken for it by its name")
         return found
@@ -268,7 +273,7 @@ class Evidence:
             return "the model is not known"
         if not self.catalogued:
             return f"no configuration of {server.model} at hand; --model-config or --hub"
-        if any(is_unresolved(server.arguments.text(dest) or "") for dest in _SIZES):
+        if self._sizes_open:
             return "sizes on the command line are not in the files"
         if self.gpu is None:
             named = f"the GPU {server.product} is not known" if server.product else "no GPU product is named"

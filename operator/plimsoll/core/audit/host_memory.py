@@ -1,11 +1,12 @@
 """Memory of the host: what ranks share, what the pod asks for, what its limit leaves for the weights."""
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Final
 
-from plimsoll.api.units import quantity_bytes
 from plimsoll.core.audit.evidence import Evidence
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
+from plimsoll.core.quantity import quantity
 from plimsoll.core.workloads.server import Server, memory_of
 from plimsoll.core.workloads.tree import entries, part, text
 
@@ -45,10 +46,7 @@ def no_shared_memory(server: Server, evidence: Evidence) -> Iterator[Hit]:
 def small_shared_memory(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """A size limit below what ranks and images need."""
     limit = text(part(server.mounts.get("/dev/shm", {}), "emptyDir"), "sizeLimit")  # noqa: S108
-    try:
-        size = quantity_bytes(limit) if limit else None
-    except ValueError:
-        return
+    size = _bytes(limit)
     if size is not None and size < _LEAST_SHM_BYTES:
         yield Hit(f"shared memory of {limit} only", server.pod_field("volumes"))
 
@@ -73,11 +71,9 @@ def _charted_shm(server: Server) -> bool:
 )
 def no_memory_request(server: Server, evidence: Evidence) -> Iterator[Hit]:
     """First to be evicted."""
-    resources = part(server.container, "resources")
-    if server.whole_pod and not server.is_job:
-        named = [text(part(resources, which), "memory") for which in ("requests", "limits")]
-        if not any(named):
-            yield Hit("no memory request or limit: the pod is the first to be evicted", server.field("resources"))
+    said = any(memory_of(server, which) for which in ("requests", "limits"))
+    if server.whole_pod and not server.is_job and not said:
+        yield Hit("no memory request or limit: the pod is the first to be evicted", server.field("resources"))
 
 
 @rule(
@@ -100,8 +96,6 @@ def memory_limit_below_weights(server: Server, evidence: Evidence) -> Iterator[H
         )
 
 
-def _bytes(written: str | None) -> int | None:
-    try:
-        return quantity_bytes(written) if written else None
-    except ValueError:
-        return None
+def _bytes(written: str | None) -> Decimal | None:
+    found = quantity(written) if written else None
+    return found if found is not None and found >= 0 else None

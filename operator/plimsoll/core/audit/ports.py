@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from plimsoll.core.audit.evidence import Evidence
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
 from plimsoll.core.workloads.server import Server
-from plimsoll.core.workloads.tree import Tree, at, part, text
+from plimsoll.core.workloads.tree import at, entries, text
 
 
 @rule(
@@ -22,7 +22,7 @@ def port_mismatch(server: Server, evidence: Evidence) -> Iterator[Hit]:
     if not server.argv_known or server.arguments.text("uds") or not _port_known(server):
         return
     engine = server.port
-    named = {text(p, "name"): p.get("containerPort") for p in _ports(server)}
+    named = {text(p, "name"): p.get("containerPort") for p in entries(server.container, "ports")}
     if not _shares_pod(server):
         for name in ("startupProbe", "livenessProbe", "readinessProbe"):
             asked = at(server.probe(name), "httpGet", "port") or at(server.probe(name), "tcpSocket", "port")
@@ -43,7 +43,7 @@ def _unreached(server: Server, engine: int, named: dict[str | None, object]) -> 
         shown = ", ".join(map(str, declared))
         yield Hit(f"vLLM listens on {engine} but the container says {shown}", server.field("ports"), Severity.WARNING)
     for service in server.services:
-        targets = [p.get("targetPort", p.get("port")) for p in _service_ports(service.body)]
+        targets = [p.get("targetPort", p.get("port")) for p in entries(service.body, "spec", "ports")]
         numbers = [named.get(t, t) if isinstance(t, str) else t for t in targets]
         known = [number for number in numbers if isinstance(number, int)]
         if known and engine not in known and len(known) == len(numbers):
@@ -54,13 +54,3 @@ def _shares_pod(server: Server) -> bool:
     """Whether another container of the pod may be who listens: a proxy beside the engine."""
     others = server.pod.get("containers")
     return isinstance(others, list) and len(others) > 1
-
-
-def _ports(server: Server) -> list[Tree]:
-    found = server.container.get("ports")
-    return [each for each in found if hasattr(each, "get")] if isinstance(found, list) else []
-
-
-def _service_ports(service: Tree) -> list[Tree]:
-    found = part(service, "spec").get("ports")
-    return [each for each in found if hasattr(each, "get")] if isinstance(found, list) else []

@@ -25,6 +25,15 @@ def busy_kill_seconds(probe: Tree) -> int:
     return seconds(probe, "periodSeconds", 10) * seconds(probe, "failureThreshold", 3)
 
 
+def _threshold(needed: int, period: int) -> str:
+    """The failures that make a budget of twice the load time."""
+    return f"failureThreshold: {-(-needed * 2 // max(period, 1))}"
+
+
+def _startup_probe(needed: int) -> str:
+    return f"startupProbe: {{{_HEALTH}, periodSeconds: 10, {_threshold(needed, 10)}}}"
+
+
 def _asks(probe: Tree | None) -> bool:
     return probe is not None and any(key in probe for key in ("httpGet", "exec", "tcpSocket", "grpc"))
 
@@ -56,7 +65,7 @@ def no_startup_probe(server: Server, evidence: Evidence) -> Iterator[Hit]:
         yield Hit(
             f"no startupProbe: nothing tells a server that loads (allow about {needed} s) from one that hangs",
             server.candidate.path,
-            fix=f"startupProbe: {{{_HEALTH}, periodSeconds: 10, failureThreshold: {-(-needed * 2 // 10)}}}",
+            fix=_startup_probe(needed),
         )
 
 
@@ -113,7 +122,7 @@ def liveness_kills_during_load(server: Server, evidence: Evidence) -> Iterator[H
             f"liveness kills during load: no startupProbe and only {kill} s until the first kill, where loading may "
             f"take {needed} s{estimate}",
             server.field("livenessProbe"),
-            fix=f"startupProbe: {{{_HEALTH}, periodSeconds: 10, failureThreshold: {-(-needed * 2 // 10)}}}",
+            fix=_startup_probe(needed),
         )
 
 
@@ -137,7 +146,7 @@ def startup_budget_too_short(server: Server, evidence: Evidence) -> Iterator[Hit
         yield Hit(
             f"startup budget too short: {budget} s, where loading may take {needed} s{fetched}",
             server.field("startupProbe"),
-            fix=f"failureThreshold: {-(-needed * 2 // seconds(probe, 'periodSeconds', 10))}",
+            fix=_threshold(needed, seconds(probe, "periodSeconds", 10)),
         )
 
 

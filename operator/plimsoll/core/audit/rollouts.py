@@ -8,7 +8,7 @@ from plimsoll.core.audit.evidence import Evidence
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
 from plimsoll.core.workloads.server import DEFAULT_GRACE_SECONDS, Server, claim_names
 from plimsoll.core.workloads.stack import stack_models
-from plimsoll.core.workloads.tree import at, entries, part, text, whole
+from plimsoll.core.workloads.tree import Tree, as_list, at, entries, part, text, whole
 from plimsoll.core.workloads.values import charted_autoscaling
 
 _DEFAULT_DEADLINE_SECONDS: Final = 600
@@ -106,14 +106,22 @@ def surge_needs_spare_gpu(server: Server, evidence: Evidence) -> Iterator[Hit]:
     kind = text(strategy, "type")
     if kind == "Recreate" or (kind is None and strategy and "rollingUpdate" not in strategy):
         return
-    surge = at(strategy, "rollingUpdate", "maxSurge")
-    if surge in {0, "0", "0%"}:
+    if not _surges(strategy):
         return
-    how = "default RollingUpdate" if kind is None and surge is None else "RollingUpdate with surge"
+    unset = kind is None and at(strategy, "rollingUpdate", "maxSurge") is None
+    how = "default RollingUpdate" if unset else "RollingUpdate with surge"
     gpus = f"{server.gpus} GPUs" if server.gpus and server.gpus > 1 else "a GPU"
     yield Hit(
         f"{how} needs a spare GPU for the surge pod: without {gpus} free the rollout waits for ever", "spec.strategy"
     )
+
+
+def _surges(strategy: Tree) -> bool:
+    return text(strategy, "rollingUpdate", "maxSurge") not in {"0", "0%"}
+
+
+def _modes(written: object) -> set[str]:
+    return set(map(str, as_list(written)))
 
 
 def _holds_gpus(server: Server) -> bool:
@@ -139,11 +147,10 @@ def rwo_volume_rolling_update(server: Server, evidence: Evidence) -> Iterator[Hi
     if not server.is_deployment:
         return
     strategy = part(server.manifest, "spec", "strategy")
-    if text(strategy, "type") == "Recreate" or at(strategy, "rollingUpdate", "maxSurge") in {0, "0", "0%"}:
+    if text(strategy, "type") == "Recreate" or not _surges(strategy):
         return
     for name in claim_names(server):
-        claim = server.around.claim(server.namespace, name)
-        modes = set(claim.get("accessModes") or ()) if claim else set()
+        modes = _modes(at(server.around.claim(server.namespace, name), "accessModes"))
         if modes and modes <= _SINGLE_NODE_MODES:
             yield Hit(
                 f"RWO volume with RollingUpdate: claim {name} is on one node, a new pod can wait for ever on another",
@@ -154,7 +161,7 @@ def rwo_volume_rolling_update(server: Server, evidence: Evidence) -> Iterator[Hi
 def _charted_claim(server: Server) -> Iterator[Hit]:
     """The production stack's chart makes one claim a model, ReadWriteOnce unless told otherwise."""
     for path, model, engine in stack_models(server.manifest):
-        modes = set(model.get("pvcAccessMode") or ["ReadWriteOnce"]) if model.get("pvcStorage") else set()
+        modes = _modes(model.get("pvcAccessMode") or ["ReadWriteOnce"]) if model.get("pvcStorage") else set()
         rolls = text(engine, "strategy", "type") in {None, "RollingUpdate"}
         if path == server.candidate.path and modes and modes <= _SINGLE_NODE_MODES and rolls:
             yield Hit(

@@ -215,9 +215,8 @@ def model_newer_than_engine(server: Server, evidence: Evidence) -> Iterator[Hit]
         return
     since = first_release_of(server.model or "")
     if since is not None and server.release < since and server.arguments.text("model_impl") is None:
-        pinned = ".".join(map(str, server.release))
         first = f"{since[0]}.{since[1]}"
         yield Hit(
-            f"model architecture newer than vLLM {pinned}: {server.model} is known from about {first} on",
+            f"model architecture newer than vLLM {server.release_text}: {server.model} is known from about {first} on",
             server.flag_field("model"),
         )

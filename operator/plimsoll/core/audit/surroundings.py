@@ -7,7 +7,7 @@ from typing import Final
 from plimsoll.core.audit.evidence import Evidence, shown_gib
 from plimsoll.core.audit.rule import Group, Hit, Severity, rule
 from plimsoll.core.workloads.launch import is_unresolved
-from plimsoll.core.workloads.server import Server
+from plimsoll.core.workloads.server import Server, lies_in
 from plimsoll.core.workloads.stack import ignored_keys
 from plimsoll.core.workloads.tree import at, part
 
@@ -92,7 +92,7 @@ def _filled_emptily(server: Server) -> str | None:
     """The emptyDir that the model's folder is in: somebody fills it at each start."""
     model = (server.model or "").rstrip("/")
     for path, volume in server.mounts.items():
-        if model.startswith("/") and "emptyDir" in volume and (model == path or model.startswith(f"{path}/")):
+        if model.startswith("/") and "emptyDir" in volume and lies_in(model, path):
             return path
     return None
 

@@ -4,11 +4,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from plimsoll.api.names import GPU_PRODUCT_LABEL
 from plimsoll.core.workloads.tree import Tree, entries, part, text, whole
 from plimsoll.facts import gpus, instance_types
 
 PRODUCT_LABELS: Final = (
-    "nvidia.com/gpu.product", "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator", "gpu.nvidia.com/class",
+    GPU_PRODUCT_LABEL, "amd.com/gpu.product-name", "cloud.google.com/gke-accelerator", "gpu.nvidia.com/class",
     "karpenter.k8s.aws/instance-gpu-name", "nvidia.com/gpu.family", "gpu.nvidia.com/model",
     "eks.amazonaws.com/instance-gpu-name", "accelerator", "gpu-type", "gpu", "kubernetes.azure.com/accelerator-type",
     "k8s.amazonaws.com/accelerator",

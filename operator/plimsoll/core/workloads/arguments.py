@@ -30,7 +30,7 @@ ALWAYS: Final = frozenset({"model", "model_tag"})
 """Names that every release takes and that no parser's table lists."""
 # Names that vLLM took for a while, or prints itself, and that are no abbreviation of anybody's.
 _SAME: Final[Mapping[str, str]] = {"kv_cache_memory": "kv_cache_memory_bytes"}
-_WORDS: Final[Mapping[str, bool]] = {"true": True, "false": False, "1": True, "0": False}
+_NO: Final = frozenset({"false", "0"})
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,16 @@ class Use:
         """The value as one text; of a list its first entry, of a switch nothing."""
         value = self.value[0] if isinstance(self.value, list) and self.value else self.value
         return "" if value is True or value == [] else str(value)
+
+    @property
+    def off(self) -> bool:
+        """Of a switch: whether it is turned off, by its ``--no-`` form or by a value behind ``=``."""
+        return self.negative or (self.joined and str(self.value).lower() in _NO)
+
+    @property
+    def known(self) -> bool:
+        """Whether any release has the flag, recorded or before."""
+        return is_known(self.flag, self.dest)
 
 
 class Arguments:
@@ -101,9 +111,7 @@ class Arguments:
     def on(self, dest: str) -> bool:
         """Whether a switch is on."""
         use = self.by_dest.get(dest)
-        if use is None or use.negative:
-            return False
-        return _WORDS.get(str(use.value).lower(), True) if use.joined else True
+        return use is not None and not use.off
 
     def number(self, dest: str) -> float | None:
         """A flag's value as a number, with vLLM's own suffixes; None when it was not given or is none."""
@@ -155,7 +163,7 @@ def _parsed(argv: Sequence[str]) -> Iterator[Use | tuple[int, str]]:
             given = True
         else:
             given = _values(dest, words)
-        if not _known(flag, dest) and not equals and _is_word_of(given):
+        if not is_known(flag, dest) and not equals and _is_word_of(given):
             # Nobody knows whether an unknown flag takes a value: what follows is taken to be it.
             given = given[0]
         negative = flag is not None and _fold(written).startswith("no_") and not flag.dest.startswith("no_")
@@ -168,7 +176,8 @@ def _glued(word: str) -> tuple[str, str, str]:
     return (match[1], " ", word[match.end() :]) if match else word.partition("=")
 
 
-def _known(flag: Flag | None, dest: str) -> bool:
+def is_known(flag: Flag | None, dest: str) -> bool:
+    """Whether any release has a flag, recorded or before."""
     return flag is not None or dest in ALWAYS or past_flags.find(dest) is not None
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
-from plimsoll.core.workloads.tree import Tree, at, entries, part, walk, whole
+from plimsoll.core.workloads.tree import Tree, along, at, entries, part, walk, whole
 
 Scope = Literal["pod", "values", "operator"]
 """Where probes, grace and volumes stand: in the manifest; or in a chart's templates; or in what an operator makes."""
@@ -18,8 +18,8 @@ _WITH_TEMPLATE: Final = frozenset(
     {"Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "Job", "ReplicationController", "Rollout", "CloneSet"}
 )
 OWN_KINDS: Final = _WITH_TEMPLATE | {"Pod", "CronJob"}
-_RUNTIMES: Final = frozenset({"ServingRuntime", "ClusterServingRuntime"})
-_NO_PROBES: Final = frozenset({"Job", "CronJob"})
+RUNTIMES: Final = frozenset({"ServingRuntime", "ClusterServingRuntime"})
+FINISHING: Final = frozenset({"Job", "CronJob"})
 
 
 @dataclass(frozen=True)
@@ -56,21 +56,21 @@ def candidates(manifest: Tree) -> list[Candidate]:
     keys = _TEMPLATES.get(kind, ("spec", "template") if kind in _WITH_TEMPLATE else None)
     if keys is not None:
         return list(_of_template(manifest, part(manifest, *keys), ".".join(keys), kind))
-    if kind in _RUNTIMES and entries(manifest, "spec", "containers"):
-        return list(_containers(manifest, part(manifest, "spec"), "spec", scope="pod"))
+    if kind in RUNTIMES and entries(manifest, "spec", "containers"):
+        return list(containers_of(manifest, part(manifest, "spec"), "spec", scope="pod"))
     return list(_anywhere(manifest))
 
 
 def _of_template(manifest: Tree, template: Tree, path: str, kind: str) -> Iterator[Candidate]:
     pod_path = f"{path}.spec" if path else "spec"
-    yield from _containers(
+    yield from containers_of(
         manifest,
         part(template, "spec"),
         pod_path,
         labels=part(template, "metadata", "labels"),
         replicas=whole(at(manifest, "spec", "replicas")),
         replicas_path="spec.replicas",
-        given=kind in {"Pod", *_NO_PROBES} or bool(at(manifest, "spec", "selector")) or _says_images(template),
+        given=kind in {"Pod", *FINISHING} or bool(at(manifest, "spec", "selector")) or _says_images(template),
     )
 
 
@@ -85,7 +85,7 @@ def _leader_workers(manifest: Tree) -> Iterator[Candidate]:
     group = part(manifest, "spec", "leaderWorkerTemplate")
     which = "leaderTemplate" if part(group, "leaderTemplate") else "workerTemplate"
     template, path = part(group, which), f"spec.leaderWorkerTemplate.{which}"
-    yield from _containers(
+    yield from containers_of(
         manifest,
         part(template, "spec"),
         f"{path}.spec",
@@ -96,7 +96,13 @@ def _leader_workers(manifest: Tree) -> Iterator[Candidate]:
     )
 
 
-def _containers(manifest: Tree, pod: Tree, pod_path: str, **rest: Any) -> Iterator[Candidate]:  # noqa: ANN401 - fields
+def containers_of(
+    manifest: Tree,
+    pod: Tree,
+    pod_path: str,
+    **rest: Any,  # noqa: ANN401 - fields
+) -> Iterator[Candidate]:
+    """The containers of a pod that stands at a path of the object."""
     containers = pod.get("containers")
     for index, container in enumerate(containers if isinstance(containers, list) else ()):
         if isinstance(container, Mapping):
@@ -111,7 +117,9 @@ def _anywhere(manifest: Tree) -> Iterator[Candidate]:
         if not isinstance(each.get("containers"), list) and "mainContainer" not in each:
             continue
         found = list(
-            _containers(manifest, each, path, scope=_scope_of(manifest, path), replicas=_replicas_above(manifest, path))
+            containers_of(
+                manifest, each, path, scope=_scope_of(manifest, path), replicas=_replicas_above(manifest, path)
+            )
         )
         main = each.get("mainContainer")
         if isinstance(main, Mapping):
@@ -134,17 +142,5 @@ def _scope_of(manifest: Tree, path: str) -> Scope:
 
 def _replicas_above(manifest: Tree, path: str) -> int | None:
     """The nearest ``replicas`` on the way from the root to a pod."""
-    found: int | None = None
-    node: object = manifest
-    for step in path.replace("[", ".[").split("."):
-        node = _child(node, step)
-        if isinstance(node, Mapping):
-            own = whole(node.get("replicas"))
-            found = own if own is not None else found
-    return found
-
-
-def _child(node: object, step: str) -> object:
-    if step.startswith("[") and isinstance(node, list):
-        return node[int(step[1:-1])]
-    return node.get(step) if isinstance(node, Mapping) else None
+    written = (whole(node.get("replicas")) for node in along(manifest, path))
+    return next((own for own in reversed([*written]) if own is not None), None)

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from plimsoll.core.workloads.accelerators import named_product
-from plimsoll.core.workloads.candidates import Candidate, candidates
+from plimsoll.core.workloads.candidates import Candidate, candidates, containers_of
 from plimsoll.core.workloads.helm import engine_flags_of
 from plimsoll.core.workloads.neighbours import Neighbours
 from plimsoll.core.workloads.shell import words_of
 from plimsoll.core.workloads.stack import spec_flags, stack_model_flags
-from plimsoll.core.workloads.tree import Tree, at, entries, part, text, whole
+from plimsoll.core.workloads.tree import Tree, as_list, at, entries, part, text, whole
 from plimsoll.facts import instance_types
 
 _PROFILE: Final = re.compile(r"(?:nvidia-gpu-|amd-gpu-|google-)?(?P<gpu>[^:]+?)(?::(?P<count>\d+))?")
@@ -56,7 +56,7 @@ def _of_model(
     if not base and (text(model, "modelFormat", "name") or "").lower() not in {"vllm", "huggingface"}:
         return
     merged = {**base, **{key: value for key, value in model.items() if key in _CONTAINER_FIELDS}}
-    merged["args"] = [*(base.get("args") or []), *words_of(model.get("args"))]
+    merged["args"] = [*as_list(base.get("args")), *words_of(model.get("args"))]
     hugging = not base and (text(model, "modelFormat", "name") or "").lower() == "huggingface"
     yield Candidate(
         manifest, merged, "spec.predictor.model", predictor, "spec.predictor", scope="operator", replicas=replicas,
@@ -174,10 +174,7 @@ def _kaito(manifest: Tree, around: Neighbours) -> Iterator[Candidate]:
 
 
 def _pods(manifest: Tree, pod: Tree, path: str) -> Iterator[Candidate]:
-    containers = pod.get("containers")
-    for index, container in enumerate(containers if isinstance(containers, list) else ()):
-        if isinstance(container, Mapping):
-            yield Candidate(manifest, container, f"{path}.containers[{index}]", pod, path, scope="operator")
+    return containers_of(manifest, pod, path, scope="operator")
 
 
 def _hub_id(url: str) -> str:

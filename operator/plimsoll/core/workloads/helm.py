@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 import yaml
@@ -10,6 +11,8 @@ from plimsoll.core.workloads.tree import Tree, is_small, part, text
 
 LONGEST_YAML: Final = 1 << 20
 MOST_VALUES: Final = 100_000
+KEPT_TEXTS: Final = 8
+"""Finding the engines and every rule about charts ask for the same values."""
 
 
 def values_of(document: Tree) -> tuple[Tree, str] | None:
@@ -49,6 +52,7 @@ def _flag_values(value: object) -> Iterator[str]:
         yield str(value)
 
 
+@lru_cache(maxsize=KEPT_TEXTS)
 def _loaded(written: str | None) -> Tree:
     if not written or len(written) > LONGEST_YAML:
         return {}

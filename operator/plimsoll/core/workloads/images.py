@@ -1,8 +1,9 @@
 """What an image's reference says: whether it is vLLM's, which release is in it, whether it stays the same."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 _RELEASE: Final = re.compile(r"v?(0)\.(\d{1,2})(?:\.(\d{1,2}))?(?![\d.]*\d{3})")
 _WITHIN: Final = re.compile(r"vllm[-_]?v?(0)\.(\d{1,2})(?:\.(\d{1,2}))?", re.IGNORECASE)
@@ -99,3 +100,9 @@ class Image:
     def for_cuda(self) -> bool:
         """Whether it is vLLM's own CUDA image, or a mirror of it."""
         return self.name.split("/")[-1] == "vllm-openai" and self.device is None
+
+
+def image_of(container: Mapping[str, Any]) -> Image | None:
+    """The image of a container; None where none is written."""
+    written = container.get("image")
+    return Image(written.strip()) if isinstance(written, str) and written.strip() else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from plimsoll.core.workloads.arguments import looks_like_vllm
-from plimsoll.core.workloads.images import Image
+from plimsoll.core.workloads.images import Image, image_of
 from plimsoll.core.workloads.shell import commands
 
 _SHELLS: Final = frozenset({"sh", "bash", "ash", "dash", "zsh"})
@@ -83,11 +83,10 @@ class Container:
 
 def container_of(raw: Mapping[str, Any], variables: Mapping[str, str], scripts: Mapping[str, str]) -> Container:
     """The container of a pod, its words expanded as Kubernetes does."""
-    image = raw.get("image")
     return Container(
         command=tuple(_words(raw.get("command"), "command", variables)),
         args=tuple(_words(raw.get("args"), "args", variables)),
-        image=Image(image.strip()) if isinstance(image, str) and image.strip() else None,
+        image=image_of(raw),
         variables=variables,
         scripts=scripts,
     )

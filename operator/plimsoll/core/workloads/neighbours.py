@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from plimsoll.api.names import GPU_PRODUCT_LABEL
+from plimsoll.core.workloads.candidates import RUNTIMES
 from plimsoll.core.workloads.tree import Tree, part, text, walk
 
 _ROUTES: Final = frozenset({"Ingress", "HTTPRoute", "Route", "IngressRoute", "VirtualService", "GRPCRoute", "TCPRoute"})
@@ -58,7 +60,7 @@ class Neighbours:
                 self.routes.setdefault(backend, []).append(named)
         elif kind == "Node":
             self.nodes.append(manifest)
-        elif kind in {"ServingRuntime", "ClusterServingRuntime"}:
+        elif kind in RUNTIMES:
             self.runtimes[named.name] = named
 
     def config_map(self, namespace: str, name: str) -> Mapping[str, str] | None:
@@ -100,7 +102,7 @@ class Neighbours:
         found = set()
         for node in self.nodes:
             labels = part(node, "metadata", "labels")
-            product = labels.get("nvidia.com/gpu.product")
+            product = labels.get(GPU_PRODUCT_LABEL)
             if product and all(labels.get(key) == value for key, value in selector.items()):
                 found.add(str(product))
         return found

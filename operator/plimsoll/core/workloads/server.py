@@ -7,18 +7,16 @@ from typing import Any, Final
 
 from plimsoll.core.workloads.accelerators import accelerators, claims_devices, gpu_count, product_of, selector_of
 from plimsoll.core.workloads.arguments import Arguments
-from plimsoll.core.workloads.candidates import Candidate
-from plimsoll.core.workloads.images import Image, Release
+from plimsoll.core.workloads.candidates import FINISHING, RUNTIMES, Candidate
+from plimsoll.core.workloads.images import Image, Release, image_of
 from plimsoll.core.workloads.launch import Launch, is_unresolved
 from plimsoll.core.workloads.neighbours import Named, Neighbours
 from plimsoll.core.workloads.tree import Tree, at, entries, part, text, whole
-from plimsoll.core.workloads.variables import Variable
+from plimsoll.core.workloads.variables import Variable, literals
 
 DEFAULT_PORT: Final = 8000
 DEFAULT_GRACE_SECONDS: Final = 30
 _DEPLOYED: Final = frozenset({"Deployment", "Rollout", "CloneSet"})
-_FINISHING: Final = frozenset({"Job", "CronJob"})
-_RUNTIMES: Final = frozenset({"ServingRuntime", "ClusterServingRuntime"})
 
 
 @dataclass(frozen=True)
@@ -82,8 +80,7 @@ class Server:
     @cached_property
     def image(self) -> Image | None:
         """The container's image."""
-        written = self.container.get("image")
-        return Image(written.strip()) if isinstance(written, str) and written.strip() else None
+        return image_of(self.container)
 
     @cached_property
     def arguments(self) -> Arguments:
@@ -98,8 +95,7 @@ class Server:
     @cached_property
     def environment(self) -> Mapping[str, str]:
         """Variables whose value is known; those that the start script sets among them."""
-        own = {name: each.value for name, each in self.variables.items() if each.value is not None}
-        return {**own, **(self.launch.variables or {})}
+        return {**literals(self.variables), **(self.launch.variables or {})}
 
     @cached_property
     def model(self) -> str | None:
@@ -122,6 +118,11 @@ class Server:
         """The vLLM release: what a running one says, else what the image's tag names."""
         return self.live_release or (self.image.release if self.image else None)
 
+    @property
+    def release_text(self) -> str | None:
+        """The same as people write it: ``0.32.0``."""
+        return ".".join(map(str, self.release)) if self.release else None
+
     @cached_property
     def whole_pod(self) -> bool:
         """Whether probes, volumes and grace are in the manifest: what is absent is then really absent."""
@@ -130,12 +131,12 @@ class Server:
     @property
     def is_job(self) -> bool:
         """Whether it is run to an end."""
-        return self.kind in _FINISHING
+        return self.kind in FINISHING
 
     @property
     def is_runtime(self) -> bool:
         """Whether other objects add resources and a model."""
-        return self.kind in _RUNTIMES
+        return self.kind in RUNTIMES
 
     @property
     def is_deployment(self) -> bool:
@@ -266,6 +267,11 @@ def claim_names(server: Server) -> list[str]:
     """Claims that the pod mounts by name."""
     found = (text(volume, "persistentVolumeClaim", "claimName") for volume in server.volumes.values())
     return [name for name in found if name]
+
+
+def lies_in(path: str, mount: str) -> bool:
+    """Whether a path is a mount's own or below it."""
+    return path == mount or path.startswith(f"{mount}/")
 
 
 def keeps(volume: Tree) -> bool:

@@ -57,9 +57,8 @@ def whole(value: object) -> int | None:
 
 
 def seconds(probe: Tree, key: str, default: int) -> int:
-    """A field of a probe, or what Kubernetes takes."""
-    found = whole(probe.get(key))
-    return default if found is None else found
+    """A field of a probe, or what Kubernetes takes where it is not written or 0 (``SetDefaults_Probe``)."""
+    return whole(probe.get(key)) or default
 
 
 def is_small(value: object, most: int) -> bool:
@@ -73,6 +72,18 @@ def is_small(value: object, most: int) -> bool:
         elif isinstance(node, list):
             waiting.extend(node)
     return count <= most
+
+
+def along(value: object, path: str) -> Iterator[Tree]:
+    """The mappings on the way to a path of ``walk``, from below the root to its end; what is not there ends it."""
+    for step in path.replace("[", ".[").split("."):
+        if isinstance(value, list):
+            at_index = step[1:-1]
+            value = value[int(at_index)] if at_index.isdecimal() and int(at_index) < len(value) else None
+        else:
+            value = at(value, step)
+        if isinstance(value, Mapping):
+            yield value
 
 
 def walk(value: object, path: str = "", depth: int = 0) -> Iterator[tuple[str, Tree]]:

@@ -8,7 +8,7 @@ from plimsoll.core.workloads.candidates import Candidate, Scope
 from plimsoll.core.workloads.helm import values_of
 from plimsoll.core.workloads.shell import words_of
 from plimsoll.core.workloads.stack import STACK, stack_candidates
-from plimsoll.core.workloads.tree import Tree, at, entries, part, text, walk, whole
+from plimsoll.core.workloads.tree import Tree, along, at, entries, part, text, walk, whole
 
 _ARGUMENTS: Final = ("args", "extraArgs", "vllmArgs", "vllmExtraArgs", "additionalArgs", "engineArgs")
 
@@ -113,17 +113,8 @@ def _pod(above: list[Tree]) -> dict[str, Any]:
 
 def _above(values: Tree, root: str, path: str) -> list[Tree]:
     """The mappings from one of the tree up to its root, nearest first."""
-    steps = path[len(root) :].lstrip(".").replace("[", ".[").split(".") if path != root else []
-    node: object = values
-    found: list[Tree] = [values]
-    for step in steps:
-        if step.startswith("[") and isinstance(node, list):
-            node = node[int(step[1:-1])]
-        elif isinstance(node, Mapping):
-            node = node.get(step)
-        if isinstance(node, Mapping):
-            found.insert(0, node)
-    return found
+    below = along(values, path[len(root) :].lstrip(".")) if path != root else ()
+    return [values, *below][::-1]
 
 
 def _image(value: object) -> str | None:

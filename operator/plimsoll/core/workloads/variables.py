@@ -1,6 +1,6 @@
 """Variables of a container: literal ones, those of ConfigMaps that are at hand, and the names of all others."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -30,25 +30,21 @@ def variables_of(container: Tree, namespace: str, around: Neighbours) -> dict[st
     for index, source in enumerate(entries(container, "envFrom")):
         for variable in _from_source(source, namespace, around, f"envFrom[{index}]"):
             found[variable.name] = variable
-    raw = container.get("env")
-    if isinstance(raw, Mapping):
-        for name, value in raw.items():
-            _add(
-                found,
-                _one(
-                    str(name),
-                    value if isinstance(value, Mapping) else {"value": value},
-                    f"env.{name}",
-                    namespace,
-                    around,
-                ),
-            )
-        return found
+    for name, entry, place in _entries(container):
+        _add(found, _one(name, entry, place, namespace, around))
+    return found
+
+
+def _entries(container: Tree) -> Iterator[tuple[str, Tree, str]]:
+    """(name, entry, place) of ``env``: the list of Kubernetes, or the map that charts take."""
+    written = container.get("env")
+    if isinstance(written, Mapping):
+        for key, value in written.items():
+            yield str(key), value if isinstance(value, Mapping) else {"value": value}, f"env.{key}"
     for index, entry in enumerate(entries(container, "env")):
         name = text(entry, "name")
         if name:
-            _add(found, _one(name, entry, f"env[{index}]", namespace, around))
-    return found
+            yield name, entry, f"env[{index}]"
 
 
 def literals(variables: Mapping[str, Variable]) -> dict[str, str]:

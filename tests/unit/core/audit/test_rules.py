@@ -17,9 +17,6 @@ CPU_SCALER = beside("HorizontalPodAutoscaler", "qwen", spec={**SCALER, "metrics"
 OPEN = beside("Service", "qwen", spec={"type": "LoadBalancer", "selector": {"app": "qwen"}, "ports": [{"port": 8000}]})
 LARGE = ["Qwen/Qwen3-32B", "--tensor-parallel-size", "2", "--max-model-len", "16384"]
 TWO_GPUS = {"limits": {"nvidia.com/gpu": 2, "memory": "128Gi"}}
-SHM_POD = {
-    "volumes": [{"name": "cache", "persistentVolumeClaim": {"claimName": "cache"}}, {"name": "shm", "emptyDir": {}}]
-}
 
 
 def stack(**model: Any) -> dict[str, Any]:
@@ -94,6 +91,7 @@ FAULTS: Sequence[tuple[str, Sequence[Mapping[str, Any]], str]] = [
     ("two-pool-sizes", args("--kv-cache-memory-bytes", "9000000000"), "ignored"),
     ("no-max-model-len", container(args=["Qwen/Qwen3-8B"]), "no max-model-len"),
     ("memory-limit-below-weights", container(resources={"limits": {"nvidia.com/gpu": 1, "memory": "6Gi"}}), "below weight size"),
+    ("memory-limit-below-weights", container(resources={"limits": {"nvidia.com/gpu": 1, "memory": "1.5Gi"}}), "1.5Gi below"),
     ("sequences-do-not-suit", args("--max-num-seqs", "1"), "one request at a time"),
     ("enforce-eager", args("--enforce-eager"), "CUDA graphs off"),
     ("slow-quantisation-kernel", args("--quantization", "awq"), "awq_marlin"),
