@@ -10,6 +10,7 @@ import pytest
 from e2e.engine import install, models
 from e2e.engine.cases import Case
 from e2e.engine.install import Engine
+from e2e.engine.preloaded import preloaded
 from e2e.engine.starts import Starts, starting
 
 TALLY: Final = pytest.StashKey[Counter[str]]()
@@ -40,6 +41,13 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     models.write(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def vllm(engine: Engine, tiny_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
+    """The command of a preloaded engine."""
+    with preloaded(engine, tiny_models, tmp_path_factory.mktemp("preloaded")) as command:
+        yield command
 
 
 @pytest.fixture(scope="session")
