@@ -18,6 +18,11 @@ SERVER: Final = HERE / "inside" / "preloaded.py"
 ENVIRONMENT: Final = {"VLLM_ENABLE_V1_MULTIPROCESSING": "0", "OMP_NUM_THREADS": "1"}
 
 
+def environment(engine: Engine) -> tuple[str, ...]:
+    """What to write before the command where nobody sets the environment of its process."""
+    return ("env", *(f"{name}={value}" for name, value in {**engine.environment(), **ENVIRONMENT}.items()))
+
+
 class NotPreloadedError(RuntimeError):
     """The engine's process ended before it was ready."""
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import re
-from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -12,8 +11,9 @@ from e2e.engine import journey, preloaded
 from e2e.engine.install import VERSION, Engine
 from e2e.engine.journey import CLOSED, Life
 from e2e.engine.subjects import BLOCKS, CONTEXT_TOKENS, NAME, SEQUENCES, Subject, fake, real
+from e2e.engine.tally import Tally
 from plimsoll.core.logs import read_log
-from tests.unit.facts.pages import lacking
+from tests.unit.facts.pages import READ, lacking
 
 pytestmark = pytest.mark.timeout(700)
 KINDS: Final = ("fake", "real")
@@ -46,8 +46,8 @@ def killed(subject: Subject, request: pytest.FixtureRequest, tmp_path_factory: p
 
 
 @pytest.fixture(autouse=True)
-def counted(tally: Counter[str], subject: Subject) -> None:
-    tally[f"conformance cases of the {subject.name}"] += 1
+def counted(tally: Tally, subject: Subject) -> None:
+    tally.count("conformance", subject.name)
 
 
 def test_the_port_is_closed_until_the_engine_is_ready(drained: Life) -> None:
@@ -89,8 +89,9 @@ def test_an_error_is_an_object_that_says_why(drained: Life, question: str) -> No
     assert body.get("error", {}).get("message") or body["detail"] == "Not Found"
 
 
-def test_the_page_has_what_the_operator_reads(drained: Life) -> None:
+def test_the_page_has_what_the_operator_reads(drained: Life, subject: Subject, tally: Tally) -> None:
     assert list(lacking(drained.after_page, VERSION)) == []
+    tally.count("metrics", f"{VERSION} as the {subject.name} shows them", len(READ))
 
 
 def test_the_pool_is_in_the_pages_labels(drained: Life, subject: Subject) -> None:
