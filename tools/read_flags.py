@@ -2,7 +2,7 @@
 
 DIR holds one folder a release with its ``flags.json`` (names, kind, type, choices as the parser has them). Only what
 checking a flag needs is kept: names, whether it takes a value, of which type, among which choices, and in which
-releases it was seen.
+releases it was seen. A name that came later than its flag, or left before it, has releases of its own (``spelt``).
 """
 
 import json
@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 TARGET = Path(__file__).parents[1] / "operator" / "plimsoll" / "facts" / "engine_flags.json"
+
+# Later releases rewrite it before their parser sees it: no table of theirs has it, and they take it.
+REWRITTEN = ("-O",)
 
 
 def release(name: str) -> tuple[int, ...]:
@@ -26,7 +29,7 @@ def main() -> None:
         for flag in json.loads((folder / "flags.json").read_text(encoding="utf-8"))["flags"]:
             if flag["kind"] != "positional":
                 _add(packed, flag, index)
-    rows = [{"dest": dest, **packed[dest]} for dest in sorted(packed)]
+    rows = [_row(dest, packed[dest]) for dest in sorted(packed)]
     lines = ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in rows)
     releases = json.dumps([folder.name for folder in folders])
     TARGET.write_text(f'{{"releases": {releases},\n "flags": [\n  {lines}\n ]}}\n', encoding="utf-8")
@@ -38,14 +41,25 @@ def _by_release(path: Path) -> tuple[int, ...]:
 
 def _add(packed: dict[str, dict[str, Any]], flag: dict[str, Any], index: int) -> None:
     entry = packed.setdefault(
-        flag["dest"], {"names": [], "switch": flag["nargs"] == 0, "type": None, "seen": [], "choices": []}
+        flag["dest"], {"names": {}, "switch": flag["nargs"] == 0, "type": None, "seen": [], "choices": []}
     )
     entry["seen"].append(index)
-    entry["names"] = sorted({*entry["names"], *flag["flags"], *_negative(flag)}, key=lambda name: (-len(name), name))
+    for name in (*flag["flags"], *_negative(flag)):
+        seen = entry["names"].setdefault(name, [])
+        if index not in seen:
+            seen.append(index)
     entry["type"] = flag["type"] or entry["type"]
     choices = flag["choices"] or []  # an empty list: from here on anything is allowed
     if choices != (entry["choices"][-1][1] if entry["choices"] else []):
         entry["choices"].append([index, choices])
+
+
+def _row(dest: str, entry: dict[str, Any]) -> dict[str, Any]:
+    """Names in the order of use: words before letters, the plain form before its negative, the oldest first."""
+    names: dict[str, list[int]] = entry["names"]
+    ordered = sorted(names, key=lambda name: (not name.startswith("--"), name.startswith("--no-"), names[name][0]))
+    spelt = {name: names[name] for name in ordered if names[name] != entry["seen"] and name not in REWRITTEN}
+    return {"dest": dest, **entry, "names": ordered, **({"spelt": spelt} if spelt else {})}
 
 
 def _negative(flag: dict[str, Any]) -> list[str]:

@@ -53,6 +53,7 @@ def test_a_field_changed_alone_has_an_effect(world: World, change: Change) -> No
     world.run(AT_ONCE_SECONDS)
     assert not world.unexpected.found
     assert _seen(world, name) != before
+    world.delete(SERVICES, name)
 
 
 def _seen(world: World, name: str) -> Any:

@@ -101,7 +101,7 @@ def _rows() -> Iterator[tuple[Reason, Remedy, str]]:
     )  # fmt: skip
     yield reasons.NO_ATTENTION_BACKEND, "human", (
         r"No valid attention backend|Selected backend \S+ is not valid for this configuration|"
-        r"[Nn]o valid MLA attention backend"
+        r"[Nn]o valid MLA attention backend|No common block size for \d+"
     )  # fmt: skip
     yield reasons.QUANTIZATION_UNSUPPORTED, "human", (
         r"quantization method .{1,60} is not supported for the current GPU|Unknown quantization method|"

@@ -7,7 +7,7 @@ it, and as unknown only when neither does.
 import difflib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Final
@@ -18,8 +18,12 @@ from plimsoll.facts.engines import EngineVersion
 _SUCCESSORS: Final[Mapping[str, str]] = {
     "calculate_kv_scales": "nothing: scales come from the checkpoint",
     "cuda_graph_sizes": "--cudagraph-capture-sizes",
+    "disable_async_output_proc": "nothing: it went with the V0 engine",
+    "disable_frontend_multiprocessing": "nothing",
     "disable_log_requests": "--no-enable-log-requests",
     "disable_mm_preprocessor_cache": "--mm-processor-cache-gb 0",
+    "enable_bf16x3_router_gemm": "nothing",
+    "enable_lora_bias": "nothing: adapters' biases are not applied",
     "enable_multimodal_encoder_data_parallel": "--mm-encoder-tp-mode data",
     "eplb_log_balancedness": "--eplb-config",
     "eplb_step_interval": "--eplb-config",
@@ -28,12 +32,19 @@ _SUCCESSORS: Final[Mapping[str, str]] = {
     "guided_decoding_disable_additional_properties": "--structured-outputs-config",
     "guided_decoding_disable_any_whitespace": "--structured-outputs-config",
     "guided_decoding_disable_fallback": "--structured-outputs-config",
+    "logits_processor_pattern": "nothing",
+    "lora_extra_vocab_size": "nothing: adapters bring no tokens of their own",
+    "max_long_partial_prefills": "nothing",
+    "max_num_partial_prefills": "nothing",
     "max_seq_len_to_capture": "--max-cudagraph-capture-size",
+    "num_lookahead_slots": "nothing: --speculative-config decides",
     "num_redundant_experts": "--eplb-config",
     "override_attention_dtype": "--attention-config",
     "override_pooler_config": "--pooler-config",
+    "preemption_mode": "nothing: preempted requests are recomputed",
     "rope_scaling": "--hf-overrides",
     "rope_theta": "--hf-overrides",
+    "scheduler_delay_factor": "nothing: it went with the V0 engine",
     "swap_space": "nothing: preempted requests are recomputed",
     "task": "--runner and --convert",
 }
@@ -41,7 +52,10 @@ _SUCCESSORS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One option of the parser. ``seen`` are positions in ``releases()``; ``choices`` start at a position each."""
+    """One option of the parser. ``seen`` are positions in ``releases()``; ``choices`` start at a position each.
+
+    ``spelt``: positions of the names that not every release with the flag has.
+    """
 
     dest: str
     names: tuple[str, ...]
@@ -49,6 +63,7 @@ class Flag:
     type: str | None
     seen: tuple[int, ...]
     choices: tuple[tuple[int, tuple[str, ...]], ...]
+    spelt: Mapping[str, tuple[int, ...]] = field(default_factory=dict, hash=False)
 
     @property
     def spelling(self) -> str:
@@ -58,6 +73,10 @@ class Flag:
     def known_to(self, version: EngineVersion) -> bool:
         """Whether the release knows it, or may (see the module)."""
         return any(position in self.seen for position in _around(version))
+
+    def seen_as(self, name: str) -> tuple[int, ...]:
+        """Releases that take it by this name, in any spelling of it."""
+        return next((seen for spelling, seen in self.spelt.items() if _fold(spelling) == _fold(name)), self.seen)
 
     def choices_of(self, version: EngineVersion) -> tuple[str, ...]:
         """Values a recorded release allows, those of any release for one in between; empty when anything is."""
@@ -100,7 +119,7 @@ def successor(dest: str) -> str | None:
 def surely_knows(name: str, version: EngineVersion) -> bool:
     """Whether the release has the flag without a doubt: it was recorded with it, or both its neighbours were."""
     flag = find(name)
-    return flag is not None and all(position in flag.seen for position in _around(version))
+    return flag is not None and all(position in flag.seen_as(name) for position in _around(version))
 
 
 def flag_problem(name: str, version: EngineVersion) -> str | None:
@@ -110,14 +129,21 @@ def flag_problem(name: str, version: EngineVersion) -> str | None:
         close = difflib.get_close_matches(_fold(name), _names_of(version), n=1, cutoff=0.6)
         hint = f"; did you mean {close[0]}?" if close else ""
         return f"{name}: vLLM {version} has no such flag{hint}"
-    if flag.known_to(version):
+    seen = flag.seen_as(name)
+    if any(position in seen for position in _around(version)):
         return None
-    first, last = releases()[flag.seen[0]], releases()[flag.seen[-1]]
+    first, last = releases()[seen[0]], releases()[seen[-1]]
+    instead = f"; instead: {flag.spelling}" if flag.known_to(version) else _instead(flag)
+    spelling = next((each for each in flag.names if _fold(each) == _fold(name)), flag.spelling)
     if EngineVersion.parse(first) > version:
-        return f"{name}: vLLM {version} does not have {flag.spelling} yet; first seen in {first}"
+        instead = instead if flag.known_to(version) else ""
+        return f"{name}: vLLM {version} does not have {spelling} yet; first seen in {first}{instead}"
+    return f"{name}: vLLM {version} does not have {spelling} any more; last seen in {last}{instead}"
+
+
+def _instead(flag: Flag) -> str:
     successor = _SUCCESSORS.get(flag.dest)
-    instead = f"; instead: {successor}" if successor else ""
-    return f"{name}: vLLM {version} does not have {flag.spelling} any more; last seen in {last}{instead}"
+    return f"; instead: {successor}" if successor else ""
 
 
 @cache
@@ -156,6 +182,7 @@ def _by_name() -> Mapping[str, Flag]:
             type=row["type"],
             seen=tuple(row["seen"]),
             choices=tuple((start, tuple(map(str, values))) for start, values in row["choices"]),
+            spelt={name: tuple(seen) for name, seen in row.get("spelt", {}).items()},
         )
         for name in (flag.dest, *flag.names):
             found.setdefault(_fold(name), flag)

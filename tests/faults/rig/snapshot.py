@@ -1,5 +1,6 @@
 """Runs many cases from one prepared world: each in a copy of the process, which the system makes in a millisecond."""
 
+import gc
 import os
 import pickle
 import sys
@@ -32,6 +33,7 @@ def _start(case: Callable[[], object]) -> tuple[int, int]:
         os.close(writing)
         return pid, reading
     os.close(reading)
+    gc.freeze()
     status = 1
     try:
         with os.fdopen(writing, "wb") as pipe:

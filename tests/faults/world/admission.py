@@ -44,13 +44,13 @@ def admitted(obj: Object, before: Mapping[str, Any] | None) -> Object:
         part = schema["properties"][key]
         if key in obj or "default" in part:
             filled[key] = shaped(obj.get(key, part.get("default")), part)
-    wrong = [*_wrong(filled.get("spec"), schema["properties"]["spec"], "spec")]
+    changed = before is None or before["spec"] != filled.get("spec")
+    wrong = [*_wrong(filled.get("spec"), schema["properties"]["spec"], "spec")] if changed else []
     if "status" in filled:
         wrong += _wrong(filled["status"], schema["properties"]["status"], "status")
     name = obj["metadata"]["name"]
     if not (_NAME.fullmatch(name) and len(name) <= 50):
         wrong.append(f"metadata.name: {name!r} must be a DNS-1035 label of at most 50 characters")
-    changed = before is None or before["spec"] != filled.get("spec")
     if not wrong and changed:
         wrong += _across(filled["spec"], before)
     if wrong:

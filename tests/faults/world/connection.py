@@ -286,11 +286,11 @@ class Connection:
             self.agenda.after(wait, lambda: self._arrive(call, work, answer, fate.error))
         elif fate.error is not None:
             self.agenda.after(wait, lambda: self._reply(answer, None, fate.error))
+        timer = self.loop.call_later(TIMEOUT_SECONDS, self._time_out, answer, call)
         try:
-            async with asyncio.timeout(TIMEOUT_SECONDS):
-                found = await answer
-        except TimeoutError as error:
-            raise UnreachableError(f"{call}: no answer from the API server (timeout)") from error
+            found = await answer
+        finally:
+            timer.cancel()
         self.interference.after(call)
         if self._dead():
             await self.loop.create_future()
@@ -318,6 +318,9 @@ class Connection:
     def _reply(self, answer: asyncio.Future[Any], found: Any, error: Exception | None) -> None:
         if self.alive:
             self.loop.call_soon(self._fail if error else self._settle, answer, error or found)
+
+    def _time_out(self, answer: asyncio.Future[Any], call: Call) -> None:
+        self._fail(answer, UnreachableError(f"{call}: no answer from the API server (timeout)"))
 
     @staticmethod
     def _settle(answer: asyncio.Future[Any], found: Any) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.adapters.ports import ConflictError, InvalidError
-from tests.faults.world.ownership import Path, at_path, from_fields, merged, owned, to_fields, without
+from tests.faults.world.ownership import Path, at_path, from_fields, leaves, merged, to_fields, without
 from tests.faults.world.shapes import Custom, Shape
 from tests.faults.world.store import Object
 
@@ -30,9 +30,9 @@ class Manager:
 def applied(before: Object | None, wanted: Object, who: Manager, shape: Shape, *, force: bool) -> tuple[Object, Owners]:
     """The object with a manifest applied to it, and who owns what then. ConflictError where that needs force."""
     live = before or {"metadata": {}}
-    managers, claimed = managers_of(live), owned(wanted, shape)
-    had = managers.pop(who, frozenset())
-    lost = {other: _taken(theirs & claimed, live, wanted, shape) for other, theirs in managers.items()}
+    managers, says = managers_of(live), leaves(wanted, shape)
+    had, claimed = managers.pop(who, frozenset()), frozenset(says)
+    lost = {other: _taken(theirs & claimed, live, says, shape) for other, theirs in managers.items()}
     if any(lost.values()) and not force:
         names = ", ".join(sorted(f'"{other.name}"' for other, paths in lost.items() if paths))
         raise ConflictError(f"Apply failed: conflict with {names}", status=409)
@@ -48,9 +48,9 @@ def applied(before: Object | None, wanted: Object, who: Manager, shape: Shape, *
     return {"metadata": {}, **after}, {**others, who: claimed}
 
 
-def _taken(both: frozenset[Path], live: Object, wanted: Object, shape: Shape) -> frozenset[Path]:
+def _taken(both: frozenset[Path], live: Object, says: Mapping[Path, Any], shape: Shape) -> frozenset[Path]:
     """Of the paths that two name, those whose value the second one changes."""
-    return frozenset(path for path in both if at_path(live, path, shape) != at_path(wanted, path, shape))
+    return frozenset(path for path in both if at_path(live, path, shape) != says[path])
 
 
 def _in_use(path: Path, of_others: frozenset[Path]) -> bool:
@@ -66,16 +66,18 @@ def managers_of(obj: Mapping[str, Any]) -> Owners:
 
 def managers_after(before: Object | None, after: Object, who: Manager, shape: Shape) -> Owners:
     """Who owns what after an update: what has changed is the updater's alone, what is gone is nobody's."""
-    now = owned(after, shape)
     if before is None:
-        return {who: now}
-    managers = managers_of(before)
-    was = owned(before, shape)
-    changed = {path for path in now if path not in was or at_path(before, path, shape) != at_path(after, path, shape)}
-    if who.subresource == "status":
-        changed = {path for path in changed if path[0] == "f:status"}
-    found = {other: (paths & now) - changed for other, paths in managers.items()}
+        return {who: frozenset(leaves(after, shape))}
+    was, now = (leaves(_through(who, obj), shape) for obj in (before, after))
+    changed = {path for path, value in now.items() if path not in was or was[path] != value}
+    lost = changed | (was.keys() - now.keys())
+    found = {other: paths - lost for other, paths in managers_of(before).items()}
     return {**found, who: found.get(who, frozenset()) | changed}
+
+
+def _through(who: Manager, obj: Object) -> Object:
+    """The part of an object that this door changes."""
+    return {"status": obj.get("status", {})} if who.subresource == "status" else obj
 
 
 def _manager(entry: Mapping[str, Any]) -> Manager:

@@ -1,7 +1,8 @@
 """Paths into an object as ``managedFields`` spell them: what an object says, merging along them, and removing."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from tests.faults.world.shapes import KEY_DEFAULTS, SET, Shape, Where
@@ -15,38 +16,45 @@ Steps = Mapping[str, list[Path]]
 MANAGED_METADATA: Final = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
-def owned(obj: Mapping[str, Any], shape: Shape) -> frozenset[Path]:
-    """Paths of everything that an object says and that can be owned."""
-    meta = {key: value for key, value in (obj.get("metadata") or {}).items() if key in MANAGED_METADATA}
-    body = {key: value for key, value in obj.items() if key not in ("apiVersion", "kind", "metadata")}
-    found = [*_paths(body, shape, (), ())]
-    for key, value in meta.items():
-        found += _paths(value, shape, ("f:metadata", f"f:{key}"), ("metadata", key))
-    return frozenset(found)
+def leaves(obj: Mapping[str, Any], shape: Shape) -> dict[Path, Any]:
+    """Everything that an object says and that can be owned: the path to it, and what stands there."""
+    found: dict[Path, Any] = {}
+    for key, value in obj.items():
+        if key == "metadata":
+            for name in MANAGED_METADATA:
+                if name in value:
+                    _leaves(value[name], shape, ("f:metadata", f"f:{name}"), ("metadata", name), found)
+        elif key not in ("apiVersion", "kind"):
+            _leaves(value, shape, (f"f:{key}",), (key,), found)
+    return found
 
 
-def _paths(value: Any, shape: Shape, at: Path, where: Where) -> Iterator[Path]:
-    if isinstance(value, Mapping) and value and not shape.atomic(where):
+def _leaves(value: Any, shape: Shape, at: Path, where: Where, found: dict[Path, Any]) -> None:
+    if isinstance(value, dict) and value and not shape.atomic(where):
         for key, inner in value.items():
-            yield from _paths(inner, shape, (*at, f"f:{key}"), (*where, key))
-    elif isinstance(value, Sequence) and not isinstance(value, str) and (keys := shape.keys(where)) and value:
+            _leaves(inner, shape, (*at, f"f:{key}"), (*where, key), found)
+    elif isinstance(value, list) and value and (keys := shape.keys(where)):
         for entry in value:
             step = entry_step(entry, keys)
             if keys is SET:
-                yield (*at, step)
+                found[*at, step] = True
                 continue
-            yield (*at, step, ".")
-            yield from _paths(entry, shape, (*at, step), where)
+            found[*at, step, "."] = True
+            _leaves(entry, shape, (*at, step), where, found)
     else:
-        yield at
+        found[at] = value
 
 
 def entry_step(entry: Any, keys: tuple[str, ...]) -> str:
     """The step to an entry of a list."""
     if keys is SET:
         return f"v:{json.dumps(entry)}"
-    key = {name: entry.get(name, KEY_DEFAULTS.get(name)) for name in sorted(keys)}
-    return f"k:{json.dumps(key, separators=(',', ':'))}"
+    return _keyed_step(*((name, entry.get(name, KEY_DEFAULTS.get(name))) for name in keys))
+
+
+@lru_cache(maxsize=10_000, typed=True)
+def _keyed_step(*key: tuple[str, Any]) -> str:
+    return f"k:{json.dumps(dict(sorted(key)), separators=(',', ':'))}"
 
 
 def merged(live: Any, wanted: Any, shape: Shape, where: Where = ()) -> Any:

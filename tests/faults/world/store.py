@@ -5,6 +5,7 @@ Objects are values: nobody changes one in place, so they are handed out as they 
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, Literal, NamedTuple
 
 from plimsoll.adapters.ports import Kind
@@ -71,7 +72,8 @@ class Store:
 
     def events(self, kind: Kind, since: int) -> list[Event]:
         """Changes of a kind after a version."""
-        return [event for event in self.history if event.version > since and event.kind == kind]
+        latest = takewhile(lambda event: event.version > since, reversed(self.history))
+        return [event for event in latest if event.kind == kind][::-1]
 
     def as_of(self, kind: Kind, version: int) -> dict[Address, Object]:
         """The objects of a kind as they were at a version."""

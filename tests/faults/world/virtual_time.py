@@ -3,6 +3,7 @@
 import asyncio
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -49,10 +50,13 @@ class Agenda:
 class ProcessLoop(asyncio.BaseEventLoop):
     """The event loop of one process: it runs until it would have to wait, and is told what time it is."""
 
+    _ready: deque[asyncio.Handle]
+    _scheduled: list[asyncio.TimerHandle]
+    _stopping: bool
+
     def __init__(self, agenda: Agenda) -> None:
         self._agenda = agenda
         super().__init__()
-        self._selector = _NothingToWaitFor(self)
 
     def time(self) -> float:
         """The virtual clock: it goes on while the process is stopped, as CLOCK_BOOTTIME does."""
@@ -61,18 +65,38 @@ class ProcessLoop(asyncio.BaseEventLoop):
     @property
     def next_seconds(self) -> float:
         """When this process has something to do: now, when its next timer ends, or never."""
-        if self._ready:  # type: ignore[attr-defined]
+        if self._ready:
             return self._agenda.now
-        timers = self._scheduled  # type: ignore[attr-defined]
+        timers = self._scheduled
+        while timers and timers[0].cancelled():
+            self._next_timer()
         return timers[0].when() if timers else NEVER
-
-    def spend(self) -> None:
-        """Computing takes time, if little: whoever waits for less than a clock can tell would wait for ever."""
-        self._agenda.now += COMPUTING_SECONDS
 
     def run_until_idle(self) -> None:
         """Run everything that can run at this moment."""
         self.run_forever()
+
+    def _run_once(self) -> None:
+        """One round of asyncio's own loop, without a selector: whoever would wait there has nothing to do now.
+
+        Computing takes time, if little: whoever waits for less than a clock can tell would wait for ever.
+        """
+        agenda, ready = self._agenda, self._ready
+        if self.next_seconds > agenda.now:
+            self._stopping = True
+            return
+        agenda.now += COMPUTING_SECONDS
+        while self._scheduled and self._scheduled[0].when() <= agenda.now:
+            ready.append(self._next_timer())
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _next_timer(self) -> asyncio.TimerHandle:
+        timer = heapq.heappop(self._scheduled)
+        timer._scheduled = False  # type: ignore[attr-defined]
+        return timer
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]  # noqa: ARG002
         """Threads would make two runs differ: what is given to one is done at once."""
@@ -83,25 +107,8 @@ class ProcessLoop(asyncio.BaseEventLoop):
             done.set_exception(error)
         return done
 
-    def _process_events(self, event_list: object) -> None:
-        """There is no input but replies of the world, which come by themselves."""
-
     def _write_to_self(self) -> None:
         """Nobody sleeps in a selector."""
-
-
-class _NothingToWaitFor:
-    """In a selector's place: whoever would wait has nothing to do now."""
-
-    def __init__(self, loop: ProcessLoop) -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None or timeout > 0:
-            self._loop.stop()
-        else:
-            self._loop.spend()
-        return []
 
 
 @dataclass

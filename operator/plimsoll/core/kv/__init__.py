@@ -1,6 +1,13 @@
 """KV-cache arithmetic: what vLLM's own planner would lay out for a model, a device, a release and its flags."""
 
-from plimsoll.core.kv.capacity import Capacity, capacity, check_sequences, fitting_max_model_len, format_gib
+from plimsoll.core.kv.capacity import (
+    Capacity,
+    capacity,
+    check_sequences,
+    check_split,
+    fitting_max_model_len,
+    format_gib,
+)
 from plimsoll.core.kv.layers import layer_specs
 from plimsoll.core.kv.layout import KVLayout, blocks_for_request, plan_layout
 from plimsoll.core.kv.options import EngineOptions, Speculation
@@ -17,6 +24,7 @@ __all__ = [
     "blocks_for_request",
     "capacity",
     "check_sequences",
+    "check_split",
     "fitting_max_model_len",
     "format_gib",
     "layer_specs",

@@ -6,7 +6,13 @@ Source: vLLM 0.32 ``v1/core/kv_cache_utils.py get_kv_cache_configs``, ``get_kv_c
 from dataclasses import dataclass
 
 from plimsoll.core.kv.layout import KVLayout
-from plimsoll.core.kv.refusals import KV_CACHE_TOO_SMALL, MAX_NUM_SEQS_ABOVE_STATE_BLOCKS, NO_MEMORY_FOR_KV, Refusal
+from plimsoll.core.kv.refusals import (
+    KV_CACHE_TOO_SMALL,
+    MAX_NUM_SEQS_ABOVE_STATE_BLOCKS,
+    NO_ATTENTION_BACKEND,
+    NO_MEMORY_FOR_KV,
+    Refusal,
+)
 from plimsoll.facts.engines import prints_worst_case_tokens
 
 _GIB = 1 << 30
@@ -65,6 +71,21 @@ def fitting_max_model_len(layout: KVLayout, available_bytes: int, limit: int | N
         (_longest_fitting(layout, _usable(layout, available, check), check, longest) for check in checks),
         default=longest,
     )
+
+
+def check_split(layout: KVLayout) -> None:
+    """Refuse blocks that a kernel cannot split into its own, as vLLM does once it knows the pool.
+
+    Raises:
+        Refusal: the block size somebody asked for is no multiple of the kernel's.
+    """
+    kernel = layout.unsplit_by
+    if kernel is not None:
+        raise Refusal(
+            NO_ATTENTION_BACKEND,
+            f"block_size {layout.options.block_size}: No common block size for {layout.block_tokens}: {kernel.name} "
+            f"works with multiples of {', '.join(map(str, kernel.blocks))}; use one, or leave block_size out.",
+        )
 
 
 def check_sequences(layout: KVLayout, pool: Capacity, max_num_seqs: int) -> None:

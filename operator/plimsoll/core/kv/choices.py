@@ -61,6 +61,15 @@ class Choices:
         """Names of the kernels, in layer order."""
         return tuple(dict.fromkeys(kernel.name for kernel in self.kernel_of.values()))
 
+    @property
+    def unsplit_by(self) -> Kernel | None:
+        """The first softmax kernel that cannot work with the block size; none where vLLM chose it itself.
+
+        Source: vLLM 0.32 ``v1/worker/utils.py select_common_block_size``.
+        """
+        softmax = (kernel for cache, kernel in self.kernel_of.items() if isinstance(cache, SoftmaxAttention))
+        return next((kernel for kernel in softmax if not kernel.accepts(self.block_tokens)), None)
+
 
 def choose(facts: ModelFacts, options: EngineOptions) -> Choices:
     """Settle dtype, kernels and block size.

@@ -39,11 +39,11 @@ def element_bytes(kv_dtype: str, model_dtype: str) -> int:
     return float_bytes(kv_dtype) if kv_dtype in FLOATS else 1
 
 
-def head_bytes(kv_dtype: str, model_dtype: str, head_dim: int, value_dim: int) -> int:
-    """Bytes of K and V of one token in one KV head, scales included."""
+def head_bytes(kv_dtype: str, model_dtype: str, head_dim: int, value_dim: int, *, scales: bool = True) -> int:
+    """Bytes of K and V of one token in one KV head; ``scales``: the kernel keeps one for each beside them."""
     if kv_dtype in PER_TOKEN_HEAD:
         packed = 2 if kv_dtype.startswith("int4") else 1
-        return head_dim // packed + value_dim // packed + 2 * _SCALE_BYTES
+        return head_dim // packed + value_dim // packed + 2 * _SCALE_BYTES * scales
     if kv_dtype in NVFP4:
         return 2 * (head_dim // 2 + head_dim // 16)
     if kv_dtype in TURBOQUANT:

@@ -80,7 +80,8 @@ FLASHINFER_MLA: Final = Kernel("FLASHINFER_MLA", (32, 64), PLAIN_DTYPES | _FP8_E
 FLASHINFER_MLA_64: Final = Kernel("FLASHINFER_MLA", (64,), FLASHINFER_MLA.kv_dtypes, multiples=False)
 CUTLASS_MLA: Final = Kernel("CUTLASS_MLA", (128,), PLAIN_DTYPES | _FP8_E4M3, multiples=False)
 TRITON_MLA: Final = Kernel("TRITON_MLA", (16,), PLAIN_DTYPES | _FP8_E4M3)
-CPU_ATTN: Final = Kernel("CPU_ATTN", (32,), frozenset({"auto"}) | FP8 - {"fp8_inc"}, preferred_block=128)
+# Nothing on a CPU asks a kernel which dtypes it reads: an engine starts with any of these.
+CPU_ATTN: Final = Kernel("CPU_ATTN", (32,), FLOATS | FP8 - {"fp8_inc"} | PER_TOKEN_HEAD, preferred_block=128)
 CPU_MLA: Final = Kernel("CPU_MLA", (16,), CPU_ATTN.kv_dtypes, multiples=False, exact_block=True)
 
 FLASH_ATTN_MLA_SPARSE: Final = Kernel("FLASH_ATTN_MLA_SPARSE", (64,), PLAIN_DTYPES, sparse=True, row_unit=1)

@@ -78,8 +78,9 @@ def _specs(cache: Cache, facts: ModelFacts, options: EngineOptions, choices: Cho
 def _softmax(cache: SoftmaxAttention, options: EngineOptions, choices: Choices) -> LayerSpec:
     """K and V of every KV head on the rank; a window picks its own block, as large as the kernel allows."""
     heads = rank_heads(cache.kv_heads, options.tensor_parallel)
-    token_bytes = heads * head_bytes(choices.kv_dtype, choices.resolved.dtype, cache.head_dim, cache.value_dim)
-    content = (heads, cache.head_dim, cache.value_dim, choices.kv_dtype)
+    dims, scales = (cache.head_dim, cache.value_dim), not options.on_cpu
+    token_bytes = heads * head_bytes(choices.kv_dtype, choices.resolved.dtype, *dims, scales=scales)
+    content = (heads, *dims, choices.kv_dtype)
     block = choices.block_tokens
     if cache.window_tokens is not None and not options.disable_sliding_window:
         if options.decode_context_parallel > 1:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from plimsoll.core.kv.choices import Choices, choose, draft_layers
 from plimsoll.core.kv.grouping import Group, Member, bytes_per_block, group_layers
+from plimsoll.core.kv.kernels import Kernel
 from plimsoll.core.kv.layers import specs_by_layer
 from plimsoll.core.kv.options import EngineOptions
 from plimsoll.core.kv.refusals import BAD_FLAG, Refusal
@@ -28,6 +29,7 @@ class KVLayout:
         block_outermost: whether a block's layers lie together in memory.
         stage_layers: decoder layers of each pipeline stage.
         stage_bytes: bytes a block costs on a rank of each stage; the fullest decides.
+        unsplit_by: the kernel that cannot work with the block size somebody asked for.
     """
 
     options: EngineOptions
@@ -39,6 +41,7 @@ class KVLayout:
     block_outermost: bool
     stage_layers: tuple[range, ...]
     stage_bytes: tuple[int, ...]
+    unsplit_by: Kernel | None = None
 
     @property
     def bytes_per_block(self) -> int:
@@ -99,6 +102,7 @@ def plan_layout(facts: ModelFacts, options: EngineOptions) -> KVLayout:
         block_outermost=outermost,
         stage_layers=stage_layers,
         stage_bytes=tuple(bytes_per_block(groups, block_outermost=outermost, stage=stage) for stage in stage_layers),
+        unsplit_by=choices.unsplit_by if options.block_size is not None else None,
     )
 
 

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from plimsoll.core.kv import Capacity, EngineOptions, KVLayout, Refusal, Resolved, capacity, check_sequences
+from plimsoll.core.kv import (
+    Capacity,
+    EngineOptions,
+    KVLayout,
+    Refusal,
+    Resolved,
+    capacity,
+    check_sequences,
+    check_split,
+)
 from plimsoll.core.kv.refusals import BAD_FLAG, KV_DTYPE_UNSUPPORTED, NO_MEMORY_FOR_KV
 from plimsoll.core.memory import MemoryBudget, MemoryFlags
 from plimsoll.core.memory.aftermath import after_kv_bytes, context_bytes
@@ -181,7 +190,8 @@ def check_pool(start: EngineStart, layout: KVLayout, available_bytes: int) -> Ca
     """The pool that ``available_bytes`` a GPU make, if vLLM would start with it.
 
     Raises:
-        Refusal: ``no_memory_for_kv``, ``kv_cache_too_small``, ``max_num_seqs_above_state_blocks``.
+        Refusal: ``no_memory_for_kv``, ``kv_cache_too_small``, ``no_attention_backend``,
+            ``max_num_seqs_above_state_blocks``.
     """
     if available_bytes <= 0 and layout.groups and start.options.num_blocks_override is None:
         raise Refusal(
@@ -191,6 +201,7 @@ def check_pool(start: EngineStart, layout: KVLayout, available_bytes: int) -> Ca
             available_bytes=available_bytes,
         )
     pool = capacity(layout, available_bytes)
+    check_split(layout)
     if _captures_states(start):
         check_sequences(layout, pool, layout.resolved.max_num_seqs)
     return pool

@@ -4,7 +4,7 @@ import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -25,8 +25,12 @@ class CatalogueEntry:
 def find(model_id: str) -> CatalogueEntry | None:
     """The bundled model of that ``org/name``, in any letter case; None when it is not bundled."""
     name = _by_folded_name().get(model_id.strip().lower())
-    if name is None:
-        return None
+    return None if name is None else _read(name)
+
+
+@lru_cache(maxsize=32)
+def _read(name: str) -> CatalogueEntry:
+    """Asked for at every look at a service; a fleet has few models."""
     text = (_HERE / f"{name.replace('/', '--', 1)}.json").read_text(encoding="utf-8")
     entry = json.loads(text)
     return CatalogueEntry(name, entry["config"], entry.get("quant_config"), entry["source"])
