@@ -83,8 +83,8 @@ def _edit(world: World, random: Random) -> None:
         if world.find(SERVICES, name):
             world.delete(SERVICES, name)
         return
-    wanted = {"contextTokens": random.choice(CONTEXTS), "scaling": {"minReplicas": random.choice((1, 2))}}
-    world.apply(service(name, **wanted))
+    scaling = {"minReplicas": random.choice((1, 2))}
+    world.apply(service(name, contextTokens=random.choice(CONTEXTS), scaling=scaling))
 
 
 def _sample(process: Process, hours: float) -> Sample:
