@@ -135,7 +135,8 @@ class Reconciler:
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, now, size, step, applied, policy)
         told = (service.get("status") or {}).get("observed") or {}
-        observed = self.observer.observe(key, request, target.revision, told, settled=now.fleets.settled)
+        settled = target.revision is not None and now.fleets.settled(target.revision)
+        observed = self.observer.observe(key, request, target.revision, told, settled=settled)
         plan = rollout.reported_plan(target, wanted)
         advice = await self.advisor.advise(key, request, target.revision, observed.finding, _advised(service))
         written = await self.reporter.report(key, service, facts, plan, size, observed, advice)
