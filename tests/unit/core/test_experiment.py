@@ -1,7 +1,7 @@
 """One experiment, step by step: how it goes on, and everything that ends it."""
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -26,9 +26,16 @@ TIMING = Timing()
 TRIED = Proposal("MaxNumSeqs", "--max-num-seqs", "16", "32", "ttft", "SequenceCapBound", "16 run, 9 wait", "basis")
 READY, LOADING = TrialPod(ready=True), TrialPod(ready=False)
 SLOW = Window(
-    ttft_seconds=5.0, token_seconds=0.02, request_seconds=9.0, tokens=800, finished=60, waiting=20, usage=0.4,
-    preemptions=0, failed=0,
-)  # fmt: skip
+    ttft_seconds=5.0,
+    token_seconds=0.02,
+    request_seconds=9.0,
+    tokens=800,
+    finished=60,
+    waiting=20,
+    usage=0.4,
+    preemptions=0,
+    failed=0,
+)
 QUICK = replace(SLOW, ttft_seconds=0.2)
 
 
@@ -37,8 +44,8 @@ def at(phase: Phase, now: float = 0.0, **more: Any) -> Experiment:
 
 
 def scene(now: float = 1.0, **seen: Any) -> Scene:
-    both = {"canary": READY, "control": READY}
-    return Scene(**({"now": now, "base": "svc-a", "rolled_out": True, "carries": False} | both | seen))
+    usual = Scene(now, base="svc-a", rolled_out=True, carries=False, canary=READY, control=READY)
+    return replace(usual, **seen)
 
 
 def windows(canary: Window | None, count: int = TIMING.windows) -> list[Pair]:
@@ -72,26 +79,52 @@ def test_from_its_first_pod_to_its_end() -> None:
 @pytest.mark.parametrize(
     ("experiment", "seen", "outcome", "why"),
     [
-        pytest.param(at("Starting"), scene(canary=TrialPod(False, "OOM"), control=READY), "rolled back", "OOM", id="canary crashes"),
-        pytest.param(at("Starting"), scene(control=TrialPod(False, "OOM")), "inconclusive", "OOM", id="control crashes"),
-        pytest.param(at("Starting"), scene(601, canary=LOADING), "rolled back", "canary was not ready", id="canary loads for ever"),
-        pytest.param(at("Starting"), scene(601, control=LOADING), "inconclusive", "control was not", id="control loads for ever"),
-        pytest.param(at("Starting"), scene(601, canary=None, control=None), "abandoned", "neither", id="no pod ever comes"),
+        pytest.param(
+            at("Starting"),
+            scene(canary=TrialPod(False, "OOM"), control=READY),
+            "rolled back",
+            "OOM",
+            id="canary crashes",
+        ),
+        pytest.param(
+            at("Starting"), scene(control=TrialPod(False, "OOM")), "inconclusive", "OOM", id="control crashes"
+        ),
+        pytest.param(
+            at("Starting"),
+            scene(601, canary=LOADING),
+            "rolled back",
+            "canary was not ready",
+            id="canary loads for ever",
+        ),
+        pytest.param(
+            at("Starting"), scene(601, control=LOADING), "inconclusive", "control was not", id="control loads for ever"
+        ),
+        pytest.param(
+            at("Starting"), scene(601, canary=None, control=None), "abandoned", "neither", id="no pod ever comes"
+        ),
         pytest.param(at("Warming"), scene(canary=None), "rolled back", "gone", id="canary deleted while it warms up"),
         pytest.param(at("Measuring"), scene(canary=None), "rolled back", "gone", id="canary deleted"),
         pytest.param(at("Measuring"), scene(control=None), "inconclusive", "gone", id="control deleted"),
-        pytest.param(at("Measuring"), scene(pairs=windows(None, 3)), "rolled back", "nothing was heard", id="canary silent"),
+        pytest.param(
+            at("Measuring"), scene(pairs=windows(None, 3)), "rolled back", "nothing was heard", id="canary silent"
+        ),
         pytest.param(at("Measuring"), scene(pairs=windows(SLOW)), "inconclusive", "chance", id="no difference"),
         pytest.param(at("Measuring"), scene(pairs=[Pair(QUICK, SLOW)] * 25), "rolled back", "worse", id="worse"),
-        pytest.param(at("Measuring"), scene(pairs=[Pair(None, None)] * 25), "inconclusive", "only 0 of", id="metrics gone"),
+        pytest.param(
+            at("Measuring"), scene(pairs=[Pair(None, None)] * 25), "inconclusive", "only 0 of", id="metrics gone"
+        ),
         pytest.param(at("Measuring"), scene(base="svc-b"), "abandoned", "runs no more", id="spec changed"),
         pytest.param(at("Warming"), scene(stop="spec.tuning.mode is Off"), "abandoned", "Off", id="turned off"),
         pytest.param(at("Warming"), scene(wish="reject"), "rejected", "person", id="rejected"),
-        pytest.param(at("Keeping"), scene(carries=False), "abandoned", "no plan with it", id="spec changed while it was kept"),
-        pytest.param(at("Watching"), scene(carries=False), "abandoned", "no plan with it", id="spec changed while watched"),
+        pytest.param(
+            at("Keeping"), scene(carries=False), "abandoned", "no plan with it", id="spec changed while it was kept"
+        ),
+        pytest.param(
+            at("Watching"), scene(carries=False), "abandoned", "no plan with it", id="spec changed while watched"
+        ),
         pytest.param(at("Reverting"), scene(carries=False), "reverted", "", id="taken back"),
     ],
-)  # fmt: skip
+)
 def test_what_ends_it(experiment: Experiment, seen: Scene, outcome: str, why: str) -> None:
     following = step(experiment, seen, TIMING)
     assert following.experiment is None
@@ -122,8 +155,8 @@ def test_how_it_goes_on(experiment: Experiment, seen: Scene, phase: str) -> None
 
 def test_what_is_stored_is_read_back() -> None:
     past = tuple(Past(60.0 * n, "--max-num-seqs", "16", "32", "inconclusive", "chance", "b") for n in range(12))
-    for phase in ("Starting", "Measuring", "Reverting"):
-        experiment = at(phase, 120.0, verdict="better", late_before=True)  # type: ignore[arg-type]
+    for phase in get_args(Phase):
+        experiment = at(phase, 120.0, verdict="better", late_before=True)
         record = Record(experiment, past[-MOST_PAST:], "approve 1")
         assert read_record(record.written()) == record
     assert len(Record(None, past).written()["past"]) == MOST_PAST
