@@ -20,6 +20,8 @@ from plimsoll.facts.engines import EngineVersion
 MOST_UTILISATION: Final = 0.95
 """Above it the first allocation beside the pool ends the engine."""
 UTILISATION_STEP: Final = 0.03
+USUAL_UTILISATION: Final = 0.9
+"""vLLM's own default for years: up to it nobody goes in small steps."""
 MOST_SEQUENCES: Final = 1024
 SEQUENCE_STEP: Final = 8
 LEAST_STEP_TOKENS: Final = 1024
@@ -175,7 +177,7 @@ def _more_sequences(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
 def _more_cache(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
     """More of the GPU first, which changes no answer; 8 bits a value only after it."""
     now = float(flags.get("gpu_memory_utilization") or 0)
-    after = min(MOST_UTILISATION, round(now + UTILISATION_STEP, 2))
+    after = min(MOST_UTILISATION, max(USUAL_UTILISATION, round(now + UTILISATION_STEP, 2)))
     if after > now > 0 and not flags.get("kv_cache_memory_bytes"):
         risk = "less memory is left beside the KV cache: a long prompt or another process may end the engine"
         yield Change("GPUMemoryUtilization", "--gpu-memory-utilization", f"{after:g}", risk)

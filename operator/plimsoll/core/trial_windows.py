@@ -30,6 +30,7 @@ def window_query(
         "ttft_count": ask.more(names.TTFT, "_count"),
         "token_total": ask.more(names.ITL, "_sum"),
         "token_count": ask.more(names.ITL, "_count"),
+        "token_tail": ask.quantile(names.ITL, 0.95),
         "request_total": ask.more(names.REQUEST, "_sum"),
         "request_count": ask.more(names.REQUEST, "_count"),
         "generated": ask.more(names.GENERATION_TOKENS),
@@ -63,6 +64,12 @@ class _Ask:
         """By how much a counter grew."""
         return self.over("increase", metric, "sum", suffix, where)
 
+    def quantile(self, metric: EngineMetric, share: float) -> str:
+        """Of what was observed in the window; NaN, where nothing was, is left out by the comparison."""
+        ranges = (f"increase({name}_bucket{{{self._matchers}}}{self._window}{self._offset})" for name in metric.names)
+        once = f"max by (namespace, pod, engine, le) ({' or '.join(ranges)})"
+        return f"histogram_quantile({share}, sum by (namespace, pod, le) ({once})) >= 0"
+
     def over(self, function: str, metric: EngineMetric, by: str = "sum", suffix: str = "", where: str = "") -> str:
         """``max`` first: a pod that is scraped twice counts once."""
         matchers = ",".join(filter(None, (self._matchers, where)))
@@ -79,6 +86,7 @@ def _window(figures: Mapping[str, float], seconds: float) -> Window:
     return Window(
         ttft_seconds=_mean(figures, "ttft"),
         token_seconds=_mean(figures, "token"),
+        token_tail_seconds=figures.get("token_tail"),
         request_seconds=_mean(figures, "request"),
         tokens=None if generated is None else generated / seconds,
         finished=finished,
