@@ -149,14 +149,15 @@ def owner(request: Request) -> Owner:
 
 
 def children(request: Request, target: Revision, step: Step) -> list[dict[str, Any]]:
-    """Manifests in the order in which they are applied: what the fleet needs first, the fleet last.
+    """Manifests in the order in which they are applied: what the fleet needs, the fleet, and the budget that follows
+    its count: whoever goes on after a crash between the two finds the count, and the budget that belongs to it lacking.
 
     The target's revision is kept even while its template still waits.
     """
     mine = owner(request)
     budget = [disruption_budget(mine, target.nodes)] if step.replicas > 1 else []
     fleet = [workload(mine, step.revision, step.way)] if step.revision else []
-    return [target.manifest(mine), network_service(mine), *budget, *fleet]
+    return [target.manifest(mine), network_service(mine), *fleet, *budget]
 
 
 def gpus_per_replica(revision: Revision) -> int:
