@@ -20,6 +20,7 @@ from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import Request
 from plimsoll.core.steps import Step
+from plimsoll.core.tuned import kept_as
 
 DIFF_LIMIT: Final = 400
 _PLANNED: Final = "plannedReplicas"
@@ -127,7 +128,7 @@ def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any]
     revision = new_revision(
         owner(request), request.fingerprint, reported, made.leader, plan.startup.seconds, number, made.worker
     )
-    return replace(revision, learned=learned or {})
+    return replace(revision, learned=learned or {}, tuned=kept_as(request))
 
 
 def _marked(made: NodeTemplates) -> NodeTemplates:
