@@ -238,7 +238,7 @@ class Reconciler:
         """The service as an experiment needs to know it."""
         fleet, target = seen.fleets.live, seen.target.revision
         at_rest = False
-        if target and fleet and seen.fleets.settled and not seen.target.frozen:
+        if target and fleet and seen.fleets.settled(target) and not seen.target.frozen:
             at_rest = not starts_rollout(target, fleet) and fleet.ready == fleet.asked == size.replicas
         capacity = capacity_of(target.plan, request.spec) if target else None
         return Situation(
