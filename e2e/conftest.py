@@ -21,6 +21,13 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A test against real processes gets a second try, and the summary names it: docs/adr/0040."""
+    for item in items:
+        if _needs_control_plane(item):
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the programs before the first test: minutes once, which no test's timeout should have to hold."""
     if session.config.option.collectonly or not any(_needs_control_plane(item) for item in session.items):

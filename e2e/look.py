@@ -1,5 +1,6 @@
 """What a test asks about one namespace, and how it makes a VLLMService there."""
 
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -86,9 +87,23 @@ class Look:
             right = found.get("status") == status and reason in (None, found.get("reason"))
             return found if current and right else None
 
-        found = eventually(there, within_seconds=60)
+        found = eventually(there, within_seconds=90, otherwise=lambda: self._story(name))
         assert found is not None
         return found
+
+    def _story(self, name: str) -> str:
+        """What a person would ask for first when a service does not get where it should."""
+        service = self.get("vllmservices", name)
+        status = service.get("status", {})
+        parts = {
+            "generation": service["metadata"]["generation"],
+            "annotations": service["metadata"].get("annotations"),
+            "status": {key: status.get(key) for key in ("conditions", "replicas", "readyReplicas", "scaling")},
+            "deployment": self.maybe("deployments", name).get("status"),
+            "pods": {pod["metadata"]["name"]: pod["status"] for pod in self.all("pods")},
+            "events": [f"{e.get('reason')}: {e.get('message') or e.get('note')}" for e in self.all("events")][-20:],
+        }
+        return json.dumps(parts, indent=1)
 
     def versions(self) -> dict[str, str]:
         """The resourceVersion of everything the operator writes here."""

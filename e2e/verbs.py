@@ -25,6 +25,13 @@ NOT_SEEN: Final[Mapping[Use, str]] = {
 }
 """Rights that no request of an e2e run shows, each with the reason why it is granted all the same."""
 
+BY_CHANCE: Final[Mapping[Use, str]] = {
+    Use(
+        "plimsoll", "plimsoll.dev/vllmservices", "get"
+    ): "after a status write that came too late, which no test can order",
+}
+"""Rights that a run may use or not."""
+
 
 def granted(manifest: Path = MANIFEST) -> set[Use]:
     """Every verb of every rule of the operator's roles. Namespaced mode grants the same rules, in Roles."""
@@ -41,7 +48,7 @@ def granted(manifest: Path = MANIFEST) -> set[Use]:
 
 def differences(rights: set[Use], used: set[Use], excused: Mapping[Use, str] = NOT_SEEN) -> Iterator[str]:
     """What is wrong, a line each."""
-    for use in sorted(rights - used - set(excused)):
+    for use in sorted(rights - used - set(excused) - set(BY_CHANCE)):
         yield f"{RULES}: role {use.role}: {use.verb} on {use.resource} is granted and no e2e test used it"
     for use in sorted(set(excused) & used):
         yield f"e2e/verbs.py: {use.verb} on {use.resource} is used by now; take it off NOT_SEEN"

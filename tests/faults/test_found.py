@@ -6,6 +6,8 @@ import pytest
 
 from tests.faults import rig
 from tests.faults.rig.api_faults import failing
+from tests.faults.rig.crash import crashing
+from tests.faults.rig.moods import moody
 from tests.faults.rig.run import CALM, Disturbance, judge, play, prepared
 from tests.faults.rig.scenario import SCENARIOS
 from tests.faults.rig.snapshot import each_in_a_copy
@@ -29,6 +31,12 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     "a selector that selects nothing is repaired": ("Service edited", CALM),
     # A revision without its labels was planned anew, with better estimates, and its data may not be changed.
     "a revision that lost its labels gets them back": ("ControllerRevision relabelled", CALM),
+    # The budget of two replicas was there before the second one: whoever went on from there deleted it first.
+    "a budget follows the count": ("scale up with demand", crashing((3, "after"))),
+    # While a new plan could not be written, the pools of pods that still ran the old one were learned as its own.
+    "pods teach only the plan that they run": ("plan change accepted", failing("422", 1.0, 120.0)),
+    # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
+    "what an engine's pool is stays said": ("demand that stays", moody("away at every other tick")),
 }
 
 

@@ -9,7 +9,7 @@ After a change: `make kustomize`. No rule may name Secrets.
 # The services, and what it says about them. It never writes a spec.
 - apiGroups: [plimsoll.dev]
   resources: [vllmservices]
-  verbs: [list, watch]
+  verbs: [get, list, watch]
 - apiGroups: [plimsoll.dev]
   resources: [vllmservices/status]
   verbs: [patch]

@@ -6,7 +6,6 @@ CustomResourceDefinitions, "Specifying a structural schema"). What cannot be sai
 """
 
 from collections.abc import Iterator, Mapping
-from functools import cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -109,7 +108,6 @@ def _printer_columns() -> Iterator[Schema]:
     }
 
 
-@cache
 def resource_schema() -> Schema:
     """The schema of a VLLMService as the API server sees it: its own metadata rules, our spec and status."""
     return {

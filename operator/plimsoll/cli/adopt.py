@@ -175,7 +175,7 @@ def _print(found: Sequence[Imported], output: Output) -> None:
     elif output is Output.YAML:
         services = [each.adopted.manifest for each in found if each.adopted.manifest]
         typer.echo(yaml.safe_dump_all(services, sort_keys=False, width=_WIDTH), nl=False)
-    else:
+    elif found:
         say("\n".join(line for each in found for line in _document(each)))
 
 

@@ -131,7 +131,7 @@ def _print(audited: Audited, output: Form) -> None:
         emit(sarif(audited), Output.JSON)
     elif output in {Form.JSON, Form.YAML}:
         emit(audited.as_json(), Output(output))
-    else:
+    elif audited.objects or not (audited.bad or audited.unreachable):  # else what went wrong is all there is to say
         say("\n".join(markdown(audited) if output is Form.MARKDOWN else table(audited)))
 
 

@@ -2,8 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any, Final
 
 from plimsoll.adapters.ports import SERVICES, Cluster, ClusterError, ForbiddenError
 from plimsoll.api.schema import resource_schema
@@ -46,7 +47,12 @@ async def _not_served(cluster: Cluster) -> str:
         return error.message
     if schema is None:
         return "the API server does not publish the schema of VLLMServices yet"
-    return complaint(missing_fields(schema, resource_schema()))
+    return complaint(missing_fields(schema, _known()))
+
+
+@cache
+def _known() -> Mapping[str, Any]:
+    return resource_schema()
 
 
 async def until_gone(cluster: Cluster) -> None:

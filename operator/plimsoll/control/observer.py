@@ -117,9 +117,13 @@ def _after(memory: _Memory, found: Sampling, case: Case, namespace: str) -> _Mem
 
 
 def _with_pool(memory: _Memory, view: FleetView, plan: Mapping[str, Any]) -> _Memory:
-    """What the fleet shows of its KV cache, once all its pods are of one plan."""
-    prediction = memory.prediction.after(pools.judge(view, plan))
-    return replace(memory, prediction=prediction, pool=pools.after(memory.pool, view, plan))
+    """What the fleet shows of its KV cache, once all its pods are of one plan. Silence does not unsay it: a pool is
+    what it is for as long as its engine runs.
+    """
+    pool = pools.after(memory.pool, view, plan)
+    silent = pool is not None and bool(view.serving) and not pools.is_reported(view)
+    prediction = memory.prediction if silent else memory.prediction.after(pools.judge(view, plan))
+    return replace(memory, prediction=prediction, pool=pool)
 
 
 def _missed_one(available: Steady[Verdict], case: Case) -> bool:

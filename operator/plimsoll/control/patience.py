@@ -7,7 +7,8 @@ from plimsoll.control.cache import Key
 from plimsoll.core.pods import PodState
 
 LEAST_SECONDS: Final = 15.0
-MOST_SECONDS: Final = 120.0
+MOST_SECONDS: Final = 600.0
+"""As often as a sweep looks at everything."""
 _SHARE: Final = 0.5
 """Of the time they have been waiting so."""
 

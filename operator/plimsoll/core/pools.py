@@ -85,6 +85,11 @@ def told(observed: Mapping[str, Any]) -> Pool | None:
     return Pool(str(pool["key"]), int(pool["numBlocks"])) if pool else None
 
 
+def is_reported(view: FleetView) -> bool:
+    """Whether any engine tells its pool at this moment."""
+    return bool(_blocks(view))
+
+
 def judge(view: FleetView, plan: Mapping[str, Any]) -> Verdict:
     """What KVPredictionAccurate is: the pools that engines report against the plan that they run."""
     found, kv = _blocks(view), plan["kv"]

@@ -34,6 +34,8 @@ class Disturbance:
     check: Callable[[World], list[str]] = lambda _world: []
     extra_writes: int | None = 1
     """Writes more than undisturbed that one child may have; None: not counted."""
+    told_more: int = TOLD_MORE
+    """As many more may be of the status."""
     within_seconds: float | None = None
     """So soon after its end the scenario must be done (if undisturbed it is done at once)."""
 
@@ -144,7 +146,7 @@ def judge(world: World, scenario: Scenario, disturbance: Disturbance, calm: Outc
     if disturbance.extra_writes is not None:
         allowed = disturbance.extra_writes
         wrong += [f"{what} was written {count} times more" for what, count in extra.items() if count > allowed]
-        if told > allowed + TOLD_MORE:
+        if told > allowed + disturbance.told_more:
             wrong.append(f"the status was written {told} times more")
     late = max(0.0, found.late_seconds - calm.seconds)
     if disturbance.within_seconds is not None and late > disturbance.within_seconds:

@@ -128,6 +128,8 @@ class Connection:
     done: list[Call] = field(default_factory=list)
     """Those that the API server did."""
     logs: Callable[[str, str, bool], str] = lambda _namespace, _pod, _previous: ""
+    allowed: Callable[[Call], None] = lambda _call: None
+    """Raises UnfaithfulError for a call that who calls has no right to."""
     streams: list[Stream] = field(default_factory=list)
     frozen_at: int | None = None
     """The version at which an API server that lags answers listings and watches; writes and single reads do not lag."""
@@ -305,13 +307,14 @@ class Connection:
         """At the API server, whatever has become of who asked."""
         found, error = None, lost
         try:
+            self.allowed(call)
             found = work()
             if call.is_write and call.kind != LEASES:
                 self.done.append(call)
         except ClusterError as refused:
             error = lost or refused
-        except UnfaithfulError as wrong:
-            self.loop.call_soon(self._fail, answer, wrong)
+        except UnfaithfulError as unfaithful:
+            self.loop.call_soon(self._fail, answer, unfaithful)
             return
         self.agenda.after(LATENCY_SECONDS / 2, lambda: self._reply(answer, found, error))
 

@@ -5,17 +5,17 @@ It scrapes on a timer, keeps what the longest window needs, and takes rates over
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise
 from typing import Final
 
 from plimsoll.adapters.ports import PODS
 from plimsoll.api import names
 from plimsoll.core import promql
 from plimsoll.core.promql import Windows
-from plimsoll.core.sampling import Answer, Series
+from plimsoll.core.sampling import Answer, Fault, Series
 from plimsoll.core.signals import Signal
 from tests.faults.world.connection import Connection
 from tests.faults.world.control_loop import ready
@@ -23,10 +23,14 @@ from tests.faults.world.engines import Engine, Offered
 from tests.faults.world.kinds import UnfaithfulError
 from tests.faults.world.kubelet import Kubelet
 from tests.faults.world.store import Object
+from tests.faults.world.windows import Seen, window_answer
 
 SCRAPE_SECONDS: Final = 15.0
 LATENCY_SECONDS: Final = 0.02
 KEPT: Final = 21
+LONG_KEPT: Final = 60
+UP: Final = "up"
+"""Beside the names in ``promql``: the query after scrape targets."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,23 @@ class Scrape:
     offered: Offered
 
 
+@dataclass(frozen=True)
+class Mood:
+    """How it is disposed: what it makes of its answer to a query of some name at some moment, and how late."""
+
+    says: Callable[[str, Answer, float], Answer | Fault] = lambda _name, answer, _now: answer
+    late_seconds: float = 0.0
+
+
 @dataclass
 class Prometheus:
     """Scrapes every engine, whoever asks."""
 
     kubelet: Kubelet
+    mood: Mood = field(default_factory=Mood)
     _kept: dict[tuple[str, str], deque[Scrape]] = field(default_factory=dict)
+    _past: dict[tuple[str, str], deque[Seen]] = field(default_factory=dict)
+    """For whoever asks of long ago; of engines that are gone too."""
 
     def __post_init__(self) -> None:
         self.kubelet.api.agenda.after(SCRAPE_SECONDS, self._scrape)
@@ -63,15 +78,23 @@ class Prometheus:
                 engine.advance(now, offered, 1 / len(taking) if pod in taking else 0.0)
                 address = (pod["metadata"]["namespace"], pod["metadata"]["name"])
                 alive.add(address)
-                self._kept.setdefault(address, deque(maxlen=KEPT)).append(Scrape(now, replace(engine), offered))
+                scrape = Scrape(now, replace(engine), offered)
+                self._kept.setdefault(address, deque(maxlen=KEPT)).append(scrape)
+                self._past.setdefault(address, deque(maxlen=LONG_KEPT)).append(Seen(now, scrape.engine))
         self._kept = {address: kept for address, kept in self._kept.items() if address in alive}
         self.kubelet.api.agenda.after(SCRAPE_SECONDS, self._scrape)
 
-    def answer(self, query: str, windows: Windows) -> Answer:
-        """What a query finds now."""
+    def answer(self, query: str, windows: Windows) -> Answer | Fault:
+        """What it says to a query now."""
+        if found_then := window_answer(query, self._past, self.kubelet.api.agenda.now):
+            return found_then
+        name, found = self._found(query, windows)
+        return self.mood.says(name, found, self.kubelet.api.agenda.now)
+
+    def _found(self, query: str, windows: Windows) -> tuple[str, Answer]:
         if query.startswith("max by (namespace, pod) (up{"):
             up = [Series({"namespace": ns, "pod": pod}, 1.0) for ns, pod in self._kept if f"{pod}" in query]
-            return Answer(tuple(up))
+            return UP, Answer(tuple(up))
         name, percentiles = _known(windows).get(query, ("", ()))
         if not name:
             raise UnfaithfulError(f"a query that is not the operator's: {query[:200]}")
@@ -80,7 +103,7 @@ class Prometheus:
             for address, kept in sorted(self._kept.items())
             for labels, value in _read(name, kept, percentiles, self.kubelet.api.agenda.now, windows)
         ]
-        return Answer(tuple(found))
+        return name, Answer(tuple(found))
 
 
 @dataclass(frozen=True)
@@ -91,8 +114,8 @@ class Asker:
     connection: Connection
     windows: Windows
 
-    async def query(self, promql: str) -> Answer:
-        await asyncio.sleep(LATENCY_SECONDS)
+    async def query(self, promql: str) -> Answer | Fault:
+        await asyncio.sleep(LATENCY_SECONDS + self.prometheus.mood.late_seconds)
         return self.prometheus.answer(promql, self.windows)
 
 
@@ -129,20 +152,27 @@ def _read(
     if len(minute) < 2:
         return []
     if name == promql.RATES:
-        return [_tagged(signal, value) for signal, value in _rates(minute[0], last).items()]
+        return [_tagged(signal, value) for signal, value in _rates(minute).items()]
     return _latencies(name, last, percentiles)
 
 
-def _rates(first: Scrape, last: Scrape) -> dict[Signal, float]:
-    seconds, a, b = last.at_seconds - first.at_seconds, first.engine, last.engine
-    return {
-        Signal.PREEMPTIONS: (b.preemptions - a.preemptions) / seconds,
-        Signal.REQUESTS: (b.arrived - a.arrived) / seconds,
-        Signal.FINISHED: (b.finished - a.finished) / seconds,
-        Signal.PROMPT_TOKENS: (b.prompt_tokens - a.prompt_tokens) / seconds,
-        Signal.GENERATION_TOKENS: (b.generation_tokens - a.generation_tokens) / seconds,
-        Signal.REJECTED: 0.0,
-    }
+_COUNTERS: Final = {
+    Signal.PREEMPTIONS: "preemptions",
+    Signal.REQUESTS: "arrived",
+    Signal.FINISHED: "finished",
+    Signal.PROMPT_TOKENS: "prompt_tokens",
+    Signal.GENERATION_TOKENS: "generation_tokens",
+}
+
+
+def _rates(scrapes: Sequence[Scrape]) -> dict[Signal, float]:
+    """Increases a second; a counter that fell has begun anew, as Prometheus takes it."""
+    seconds = scrapes[-1].at_seconds - scrapes[0].at_seconds
+    found = {Signal.REJECTED: 0.0}
+    for signal, counter in _COUNTERS.items():
+        values = [getattr(scrape.engine, counter) for scrape in scrapes]
+        found[signal] = sum(b - a if b >= a else b for a, b in pairwise(values)) / seconds
+    return found
 
 
 def _latencies(name: str, last: Scrape, percentiles: Iterable[int]) -> list[tuple[dict[str, str], float]]:

@@ -25,6 +25,7 @@ from tests.faults.world.kinds import NAMESPACES
 from tests.faults.world.kubelet import Kubelet, Ward
 from tests.faults.world.process import Process, Unexpected, start
 from tests.faults.world.prometheus import Asker, Prometheus
+from tests.faults.world.rights import allowed
 from tests.faults.world.scheduler import Scheduler
 from tests.faults.world.store import Address, Object
 from tests.faults.world.virtual_time import Agenda, ProcessLoop
@@ -93,7 +94,7 @@ class World:
         windows = Windows(window, LATENCY_WINDOWS * window)
 
         def connect(loop: ProcessLoop) -> Connection:
-            return Connection(self.api, self.agenda, loop, logs=self.kubelet.log)
+            return Connection(self.api, self.agenda, loop, logs=self.kubelet.log, allowed=allowed)
 
         def metrics(connection: Connection) -> Asker | None:
             return Asker(self.prometheus, connection, windows) if self.prometheus_configured else None
