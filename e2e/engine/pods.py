@@ -75,7 +75,7 @@ class Story:
 
     def is_pressed(self) -> None:
         """Load until the pool is full and requests are preempted; the operator says why and adds a replica."""
-        with self._load(rate=6.0, output_tokens=500) as heavy:
+        with self._load(rate=3.0, output_tokens=300) as heavy:
             self._until("max(vllm:kv_cache_usage_perc)", FULL)
             self._until("sum(increase(vllm:num_preemptions_total[1m]))", 0)
             self._look.observed(NAME, findings.KV_BOUND.name, within_seconds=SLOW_SECONDS)
@@ -104,7 +104,7 @@ class Story:
         engine = {"version": VERSION, "image": image, "extraArgs": arguments}
         model = {"id": str(self._model), "configRef": {"name": "facts", "key": "config.json"}}
         scaling = {"mode": "Auto", "minReplicas": 2, "maxReplicas": 3}
-        spec = {"model": model, "contextTokens": CONTEXT_TOKENS, "engine": engine, "scaling": scaling}
+        spec: dict[str, Any] = {"model": model, "contextTokens": CONTEXT_TOKENS, "engine": engine, "scaling": scaling}
         self._look.kubectl.apply(manifest(NAME, self._look.namespace, **spec))
 
     def _until(self, query: str, above: float) -> None:
