@@ -25,9 +25,11 @@ from e2e.look import H100, Apply, Look, applier
 from plimsoll.adapters.prometheus import PrometheusSource
 from plimsoll.api import names
 from plimsoll.core import promql
+from plimsoll.core.judge import Window
 from plimsoll.core.promql import Windows
 from plimsoll.core.sampling import Answer, Engine, PodKey, read
 from plimsoll.core.signals import Sample, Signal
+from plimsoll.core.trial_windows import read_windows, window_query
 from plimsoll.settings import PrometheusSettings
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(400)]
@@ -158,6 +160,24 @@ def test_what_newer_releases_have_is_read(scraped: str) -> None:
 def test_only_series_with_the_labels_of_the_settings_count(scraped: str) -> None:
     assert eventually(lambda: asyncio.run(readings(scraped, cluster="one")), within_seconds=60)
     assert asyncio.run(readings(scraped, cluster="two")) == {}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_window_of_the_past_is_read_of_every_release(scraped: str, version: str) -> None:
+    """Each figure that canary and control are compared by; a counter grows by ten a scrape, one a second."""
+
+    def found() -> Window | None:
+        source = PrometheusSource(PrometheusSettings(url=scraped, timeout_seconds=10))
+        answer = asyncio.run(source.query(window_query([version], "llm", 5.0, 2.0, {})))
+        source.close()
+        window = read_windows(answer, 5.0).get(version) if isinstance(answer, Answer) else None
+        return window if window and window.finished and window.token_seconds else None
+
+    window = eventually(found, within_seconds=60)
+    assert window is not None
+    assert (window.waiting, window.usage) == (2, 0.25)
+    figures = (window.ttft_seconds, window.request_seconds, window.tokens, window.preemptions, window.failed)
+    assert all(figure is not None and figure > 0 for figure in figures)
 
 
 # A fleet under load and one at rest, while Prometheus and pods' pages misbehave.

@@ -59,6 +59,11 @@ class Settings:
     """A scrape older than this is not believed: at least two scrape intervals."""
     scale_down_seconds: float = 600.0
     """A fleet shrinks only to the largest need of so long."""
+    experiment_window_seconds: float = 60.0
+    """Window of an experiment, which all its other times follow from: warm-up 3, measuring 25, watching 30, a pause of
+    60 windows. At least four scrapes."""
+    experiments_per_day: int = 4
+    """Of one service; 0: none by itself."""
     teaching_images: tuple[str, ...] = ("vllm/vllm-openai",)
     """Image repositories whose pods teach what an engine's KV cache is (docs/learning.md)."""
     pod_policy: str = ""
@@ -97,6 +102,8 @@ class Settings:
             metrics_window_seconds=read.number("METRICS_WINDOW_SECONDS", cls.metrics_window_seconds, 1, 3600),
             metrics_stale_seconds=read.number("METRICS_STALE_SECONDS", cls.metrics_stale_seconds, 1, 3600),
             scale_down_seconds=read.number("SCALE_DOWN_SECONDS", cls.scale_down_seconds, 1, 86_400),
+            experiment_window_seconds=read.number("EXPERIMENT_WINDOW_SECONDS", cls.experiment_window_seconds, 1, 3600),
+            experiments_per_day=int(read.number("EXPERIMENTS_PER_DAY", cls.experiments_per_day, 0, 24)),
             teaching_images=read.repositories("TEACHING_IMAGES", cls.teaching_images),
             pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),

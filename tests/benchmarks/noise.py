@@ -36,6 +36,7 @@ def _window(random: Random, noise: Noise, load: float, ttft: float, token: float
     return Window(
         ttft_seconds=first,
         token_seconds=each,
+        token_tail_seconds=2 * each,
         request_seconds=first + 300 * each,
         tokens=finished * 300 / 60,
         finished=finished,

@@ -6,6 +6,7 @@ import pytest
 
 from tests.faults import rig
 from tests.faults.rig.api_faults import failing
+from tests.faults.rig.crash import crashing
 from tests.faults.rig.moods import moody
 from tests.faults.rig.run import CALM, Disturbance, judge, play, prepared
 from tests.faults.rig.scenario import SCENARIOS
@@ -30,6 +31,8 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     "a selector that selects nothing is repaired": ("Service edited", CALM),
     # A revision without its labels was planned anew, with better estimates, and its data may not be changed.
     "a revision that lost its labels gets them back": ("ControllerRevision relabelled", CALM),
+    # The budget of two replicas was there before the second one: whoever went on from there deleted it first.
+    "a budget follows the count": ("scale up with demand", crashing((3, "after"))),
     # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
     "what an engine's pool is stays said": ("demand that stays", moody("away at every other tick")),
 }

@@ -95,7 +95,10 @@ ANNOTATIONS_OF_USERS: Final[Mapping[str, str]] = {
     ANNOTATION_HOLD: '`"true"`: observe and report only; nothing about the pods is changed until it is removed.',
     ANNOTATION_ACCEPT_PLAN: "A plan's revision, from the condition PlanUpdateAvailable: roll it out.",
     ANNOTATION_RESTART: "Any new value: restart the pods, a few at a time.",
-    ANNOTATION_EXPERIMENT: "`approve` a proposed experiment, `reject` it, or `revert` what one has changed.",
+    ANNOTATION_EXPERIMENT: (
+        "`approve` a proposed experiment, `reject` it, or `revert` what one has changed. Each value is acted on once; "
+        "to say the same again, put anything behind the word, a time for instance."
+    ),
 }
 
 ANNOTATIONS_OF_OPERATOR: Final[Mapping[str, str]] = {

@@ -9,7 +9,15 @@ what is known of a fleet in ``metrics_reasons.py``.
 
 from typing import Final
 
-from plimsoll.api import engine_reasons, metrics_reasons, pool_reasons, rollout_reasons, scaling_reasons, write_reasons
+from plimsoll.api import (
+    engine_reasons,
+    experiment_reasons,
+    metrics_reasons,
+    pool_reasons,
+    rollout_reasons,
+    scaling_reasons,
+    write_reasons,
+)
 from plimsoll.api.names import (
     AVAILABLE,
     EXPERIMENTING,
@@ -346,5 +354,6 @@ REASONS: Final = {
     **scaling_reasons.REASONS,
     **metrics_reasons.REASONS,
     **pool_reasons.REASONS,
+    **experiment_reasons.REASONS,
 }
-"""Every reason by its name: those of this file, then of writes, roll-outs, engines, scaling, metrics, pools."""
+"""Every reason by its name: those of this file, then of writes, roll-outs, engines, scaling, metrics, pools, trials."""

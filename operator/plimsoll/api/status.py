@@ -269,8 +269,52 @@ class Recommendation(APIModel):
     why: Text = Field(description="The evidence, when it was first seen.")
     expected: Text = Field(description="What planning with it gives, against the plan that runs.")
     risk: Text = Field(description="What may become worse.")
+    judged_by: Text | None = Field(default=None, description="By what it is told whether it was right.")
     undo: Text = Field(description="How to go back.")
     patch: Text = Field(description="The change as a JSON merge patch, for kubectl patch or for Git.")
+
+
+class Experiment(APIModel):
+    """One flag that is being tried on a canary. All that the operator needs to go on with it after a crash."""
+
+    phase: Word = Field(description="Starting, Warming, Measuring, Keeping, Watching or Reverting.")
+    setting: Word = Field(description="What it is, as in spec.tuning.allow.")
+    flag: Word = Field(description="The flag of vllm serve.")
+    from_: Word = Field(alias="from", description="Its value in the fleet when it began.")
+    to: Word = Field(description="Its value in the canary.")
+    aim: Word = Field(description="What is to fall: ttft or token.")
+    finding: Word = Field(description="What limited the service when it began.")
+    why: Word | None = Field(default=None, description="The evidence for that.")
+    basis: Word = Field(description="Spec, engine and finding, as a hash: while it is the same no failure is repeated.")
+    base: Word = Field(description="The revision that the canary is compared with.")
+    started_at: Time = Field(description="When it began.")
+    since: Time = Field(description="When the phase began.")
+    verdict: Word | None = Field(default=None, description="Why it was kept, or is taken back.")
+    late_before: Word | None = Field(default=None, description="yes: a latency target was missed when it began.")
+
+
+class PastExperiment(APIModel):
+    """An experiment that is over."""
+
+    time: Time = Field(description="When it ended.")
+    flag: Word = Field(description="The flag.")
+    from_: Word = Field(alias="from", description="Its value before.")
+    to: Word = Field(description="The value that was tried.")
+    outcome: Word = Field(description="kept, rolled back, inconclusive, abandoned, rejected or reverted.")
+    why: Word = Field(description="Why, with figures.")
+    basis: Word = Field(description="As in experiment.basis.")
+
+
+class Tuning(APIModel):
+    """Experiments: the one that runs, the last ones, what a person has said of them."""
+
+    experiment: Experiment | None = Field(default=None, description="The one that runs; at most one a service.")
+    past: tuple[PastExperiment, ...] = Field(
+        default=(), description="The last ones, oldest first.", max_length=8, strict=False
+    )
+    answered: Word | None = Field(
+        default=None, description="The value of the annotation plimsoll.dev/experiment that was acted on last."
+    )
 
 
 class Summary(APIModel):
@@ -319,6 +363,7 @@ class VLLMServiceStatus(APIModel):
     recommendation: Recommendation | None = Field(
         default=None, description="What to turn next; absent while no flag would help. spec.tuning.mode Off: never."
     )
+    tuning: Tuning | None = Field(default=None, description="Experiments with engine flags.")
     decisions: tuple[Decision, ...] = Field(
         default=(), description="The last decisions, oldest first.", max_length=MAX_DECISIONS, strict=False
     )

@@ -333,7 +333,8 @@ class TuningSpec(APIModel):
         default="Recommend",
         description=(
             "Off: none. Recommend: a better setting is reported and waits for approval. Auto: settings named in allow "
-            "are tried on a canary, judged, and kept or rolled back."
+            "are tried on a canary, judged, and kept or rolled back (docs/tuning.md); KVCacheDtype is never tried by "
+            "itself."
         ),
     )
     allow: Tunables = Field(

@@ -51,6 +51,7 @@ def explain_object(service: Object) -> dict[str, Any]:
         "observed": dict(observed) | {k: status[k] for k in ("replicas", "readyReplicas") if k in status},
         "scaling": dict(_part(status, "scaling")),
         "recommendation": dict(_part(status, "recommendation")),
+        "tuning": dict(_part(status, "tuning")),
         "bottleneck": observed.get("bottleneck") or _UNKNOWN,
         "attention": list(attention(status)),
         "unobserved": unobserved(status),
@@ -65,6 +66,7 @@ def live_sections(told: Mapping[str, Any]) -> tuple[Section, ...]:
         *sections(told["plan"], told["model"]),
         Section("Observed", tuple(_observed_rows(told))),
         Section("What to turn next", tuple(_recommended_rows(told["recommendation"]))),
+        Section("Experiments", tuple(_experiment_rows(told["tuning"]))),
         Section("Why it has this size", tuple(_size_rows(told["scaling"]))),
         Section("Last decisions, oldest first", tuple(map(_decision_row, told["decisions"]))),
         Section("The last one rests on", tuple(_grounds(told["decisions"]))),
@@ -140,8 +142,22 @@ def _recommended_rows(advice: Object) -> Iterator[tuple[str, ...]]:
     if advice:
         yield str(advice.get("flag")), f"{advice.get('from')} -> {advice.get('to')}"
         yield from (
-            (name, str(advice[name])) for name in ("why", "expected", "risk", "undo", "patch") if name in advice
+            (name, str(advice[name]))
+            for name in ("why", "expected", "risk", "judgedBy", "undo", "patch")
+            if name in advice
         )
+
+
+def _experiment_rows(tuning: Object) -> Iterator[tuple[str, ...]]:
+    """What is tried now, and what became of the last ones."""
+    for each in _entries(tuning, "past"):
+        yield str(each.get("time")), f"{_tried(each)}: {each.get('outcome')}", str(each.get("why"))
+    if now := _part(tuning, "experiment"):
+        yield str(now.get("since")), f"{_tried(now)}: {now.get('phase')}", str(now.get("verdict") or now.get("why"))
+
+
+def _tried(experiment: Object) -> str:
+    return f"{experiment.get('flag')} {experiment.get('from')} -> {experiment.get('to')}"
 
 
 def _size_rows(scaling: Object) -> Iterator[tuple[str, ...]]:

@@ -92,8 +92,7 @@ def restart(
 
     Exit code 0: done. 2: there is no such service. 3: the API server cannot be had.
     """
-    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-    wish = Wish(names.ANNOTATION_RESTART, now, "its pods are replaced, a few at a time")
+    wish = Wish(names.ANNOTATION_RESTART, _now(), "its pods are replaced, a few at a time")
     _tell(name, namespace, lambda _: wish, output, dry_run=dry_run)
 
 
@@ -155,9 +154,23 @@ def verdict(service: Object, word: str) -> Wish:
     there = trial.get("reason") is not None and trial.get("reason") not in _NOTHING_RUNS
     kept = word == "revert" and any(each.get("kind") == _RETUNED for each in _status(service).get("decisions") or ())
     if there or kept:
-        return Wish(names.ANNOTATION_EXPERIMENT, word, f"{word}: {trial.get('message') or 'the last change'}")
+        return Wish(
+            names.ANNOTATION_EXPERIMENT,
+            _said_anew(service, word),
+            f"{word}: {trial.get('message') or 'the last change'}",
+        )
     why = f" ({trial['message']})" if trial.get("message") else ""
     return Wish(names.ANNOTATION_EXPERIMENT, None, f"there is nothing to {word}{why}", NO)
+
+
+def _said_anew(service: Object, word: str) -> str:
+    """The word; with the time behind it where it stands there already, since only another value is news."""
+    there = ((service.get("metadata") or {}).get("annotations") or {}).get(names.ANNOTATION_EXPERIMENT, "")
+    return f"{word} {_now()}" if there.partition(" ")[0] == word else word
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _tell(name: str, namespace: str, decide: Callable[[Object], Wish], output: Output, *, dry_run: bool) -> None:

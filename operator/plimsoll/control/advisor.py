@@ -1,6 +1,6 @@
 """What to turn next, for each service that is limited by something a flag could mend. Nothing is changed here."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ from plimsoll.core.drift import digest
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.request import Request
 from plimsoll.core.retune import Recommendation
+from plimsoll.core.tuned import without_flags
 
 
 @dataclass
@@ -26,30 +27,43 @@ class Advisor:
         self._known.pop(key, None)
 
     async def advise(
-        self, key: Key, request: Request, revision: Revision | None, finding: Finding | None, before: Mapping[str, Any]
+        self,
+        key: Key,
+        request: Request,
+        revision: Revision | None,
+        finding: Finding | None,
+        before: Mapping[str, Any],
+        failed: Collection[tuple[str, str]] = (),
     ) -> Mapping[str, Any] | None:
         """``status.recommendation``; ``before`` is what stands there. None: nothing to turn, or it is turned off.
 
-        While it is not known what limits the service, what was said stays.
+        ``failed``: flags and values that were tried in vain. While it is not known what limits the service, what
+        was said stays.
         """
         if request.spec.tuning.mode == "Off" or revision is None:
             return None
         if finding is None:
             return before or None
-        found = await self._recommended(key, request, revision, finding)
+        found = await self._recommended(key, request, revision, finding, failed)
         return found.status() if found else None
 
     async def _recommended(
-        self, key: Key, request: Request, revision: Revision, finding: Finding
+        self,
+        key: Key,
+        request: Request,
+        revision: Revision,
+        finding: Finding,
+        failed: Collection[tuple[str, str]],
     ) -> Recommendation | None:
         if finding.word not in retune.RULES:
             self.forget(key)
             return None
-        basis = digest([request.fingerprint, revision.name, finding.word])
+        basis = digest([request.fingerprint, revision.name, finding.word, sorted(failed)])
         if (known := self._known.get(key)) is None or known[0] != basis:
             planning = await self.planner.what_if(request)
             if planning is None:
                 return None
-            found = retune.recommend(finding.word, finding.message, revision.plan, request.spec, planning)
+            own = without_flags(request).spec
+            found = retune.recommend(finding.word, finding.message, revision.plan, own, planning, request.tuned, failed)
             known = self._known[key] = (basis, found)
         return known[1]

@@ -19,6 +19,7 @@ from plimsoll.control.claims import Claims
 from plimsoll.control.creation import Creation
 from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
+from plimsoll.control.experiments import Experiments
 from plimsoll.control.fence import FencedCluster
 from plimsoll.control.health import Health
 from plimsoll.control.leadership import Elector, while_leading
@@ -41,6 +42,7 @@ from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core.activation import Template
 from plimsoll.core.claims import lease_name
 from plimsoll.core.election import Timing
+from plimsoll.core.experiment import Timing as ExperimentTiming
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.policy import PodPolicy
 from plimsoll.core.promql import Windows
@@ -135,6 +137,16 @@ class Operator:
         turns = Turns(fenced, clock.monotonic)
         children = Children(fenced, cache, turns, sweep.unlisted, optional.of)
         beside = Beside(children, optional.of, settings.pod_monitor_labels)
+        experiments = Experiments(
+            outside.metrics,
+            settings.prometheus.labels,
+            cache,
+            planner,
+            children,
+            survey,
+            clock.wall_seconds,
+            ExperimentTiming(settings.experiment_window_seconds, a_day=settings.experiments_per_day),
+        )
         reconciler = Reconciler(
             cache,
             planner,
@@ -148,6 +160,7 @@ class Operator:
             observer,
             Advisor(planner),
             autoscalers,
+            experiments,
             optional.of,
             clock.wall_seconds,
         )

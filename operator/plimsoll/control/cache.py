@@ -6,14 +6,14 @@ watch, so ``prune`` removes what a full listing did not show.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from plimsoll.adapters.ports import CHILDREN, DEPLOYMENTS, LEADER_WORKER_SETS, OPTIONAL, PODS, SERVICES, Kind
 from plimsoll.api import names
 from plimsoll.core.manifests.group import read_status
-from plimsoll.core.pods import PodState, pod_state
+from plimsoll.core.pods import FLEET_TRACKS, PodState, pod_state
 from plimsoll.core.stable_text import stable
 
 
@@ -126,11 +126,11 @@ class Cache:
                 found[kind, name] = obj
         return found
 
-    def pods(self, service: Key) -> tuple[PodState, ...]:
-        """What the pods of the service's fleet are doing."""
+    def pods(self, service: Key, tracks: Collection[str] = FLEET_TRACKS) -> tuple[PodState, ...]:
+        """What the pods of the service's fleet are doing, or those of other tracks."""
         known = self._objects.get(PODS, {})
         stored = (known[Key(service.namespace, name)].body for name in self._pods.get(service, ()))
-        return tuple(body for body in stored if isinstance(body, PodState))
+        return tuple(body for body in stored if isinstance(body, PodState) and body.track in tracks)
 
     def _link(self, kind: Kind, service: Key, name: str) -> None:
         if kind is PODS:

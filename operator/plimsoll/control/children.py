@@ -1,7 +1,7 @@
 """Writing what a service owns: only where the intent changed or somebody edited it, never over what others own."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -113,22 +113,26 @@ class Children:
     async def bring(
         self,
         request: Request,
-        manifests: Iterable[Mapping[str, Any]],
+        manifests: Sequence[Mapping[str, Any]],
         fleet: Workload,
         replicas: int | None,
         live: Live,
     ) -> Applied:
-        """Apply the manifests in their order, then the fleet's count (None: it is not ours); stop at the first that
-        cannot be written.
+        """Apply the manifests in their order, the fleet's count (None: it is not ours) before its budget; stop at the
+        first that cannot be written.
         """
         applied = Applied()
         try:
             known: Object | None = live.get(address(fleet))
             for manifest in manifests:
-                written = await self._apply(request, drift.stamp(manifest), live, applied)
-                known = written if written and manifest["kind"] == fleet.kind else known
+                if manifest["kind"] != DISRUPTION_BUDGETS.kind:
+                    written = await self._apply(request, drift.stamp(manifest), live, applied)
+                    known = written if written and manifest["kind"] == fleet.kind else known
             if replicas is not None:
                 await self._scale(request, fleet, replicas, known, applied)
+            for manifest in manifests:
+                if manifest["kind"] == DISRUPTION_BUDGETS.kind:
+                    await self._apply(request, drift.stamp(manifest), live, applied)
         except StoppedError as stopped:
             applied.blocked, applied.waiting = stopped.stop.problem, stopped.stop.waiting
         return applied

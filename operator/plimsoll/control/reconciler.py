@@ -18,6 +18,7 @@ from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.creation import Creation
+from plimsoll.control.experiments import Experiments, Situation, failed_changes
 from plimsoll.control.fleets import Fleets, limited
 from plimsoll.control.observer import Observer
 from plimsoll.control.patience import Patience
@@ -34,10 +35,12 @@ from plimsoll.core.kinds import Kinds
 from plimsoll.core.live import template_hash
 from plimsoll.core.manifests.revision import Revision, read_revision, restarted
 from plimsoll.core.manifests.workload import Workload
+from plimsoll.core.observed import Observed
 from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import PodState
 from plimsoll.core.refusals import MESSAGE_LIMIT
+from plimsoll.core.replica import capacity_of
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.rollout import Target
 from plimsoll.core.sizing import Size
@@ -93,6 +96,7 @@ class Reconciler:
     observer: Observer
     advisor: Advisor
     autoscalers: Autoscalers
+    experiments: Experiments
     kinds: Callable[[str], Kinds]
     """Optional kinds as found in a namespace."""
     wall_seconds: Callable[[], float]
@@ -109,6 +113,7 @@ class Reconciler:
             self.scaler.forget(key)
             self.observer.forget(key)
             self.advisor.forget(key)
+            self.experiments.forget(key)
             return None
         try:
             request = read_request(service)
@@ -120,7 +125,7 @@ class Reconciler:
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
         live = self.cache.children(key)
         kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
-        request = request.lasting(restarted(kept))
+        request = await self.experiments.tuned(service, request.lasting(restarted(kept)), kept)
         seen = await self._with_events(request, await self._gather(key, request, kept))
         target = seen.target
         size = await self._size(key, service, request, seen)
@@ -137,8 +142,15 @@ class Reconciler:
         told = (service.get("status") or {}).get("observed") or {}
         observed = self.observer.observe(key, request, target.revision, told, settled=now.fleets.settled)
         plan = rollout.reported_plan(target, wanted)
-        advice = await self.advisor.advise(key, request, target.revision, observed.finding, _advised(service))
-        written = await self.reporter.report(key, service, facts, plan, size, observed, advice)
+        finding = observed.finding.word if observed.finding else ""
+        failed = failed_changes(service, request, target.revision, finding)
+        advice = await self.advisor.advise(key, request, target.revision, observed.finding, _advised(service), failed)
+        trial = await self.experiments.advance(
+            service, self._situation(key, request, now, size, observed, advice, live)
+        )
+        said = replace(facts, observed=(trial.condition,))
+        sized = replace(size, entries=(*size.entries, *trial.entries))
+        written = await self.reporter.report(key, service, said, plan, sized, observed, advice, trial.tuning)
         self.scaler.reported(key, size.entries)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS
@@ -147,7 +159,16 @@ class Reconciler:
         contested = CONTEST_RECHECK_SECONDS if applied.contest else None
         looking_again = REFUSED_RECHECK_SECONDS if changeable else waiting
         apart = INTEGRATION_RECHECK_SECONDS if applied.beside else None
-        waits = (again, written, looking_again, applied.again_seconds, contested, size.again_seconds, apart)
+        waits = (
+            again,
+            written,
+            trial.again_seconds,
+            looking_again,
+            applied.again_seconds,
+            contested,
+            size.again_seconds,
+            apart,
+        )
         return min((wait for wait in waits if wait is not None), default=None)
 
     async def _gather(self, key: Key, request: Request, kept: Sequence[Revision]) -> _Seen:
@@ -198,9 +219,42 @@ class Reconciler:
             told=status.get("scaling") or {},
             pods=seen.pods,
             busy_with=self._busy_with(seen, revision),
+            trying=self.experiments.trying(service),
         )
         other = await self.autoscalers.of(fleets.mine, key, self.scaler.edited_count(fleet))
         return self.scaler.size(replace(fleet, other=other))
+
+    def _situation(
+        self,
+        key: Key,
+        request: Request,
+        seen: _Seen,
+        size: Size,
+        observed: Observed,
+        advice: Mapping[str, Any] | None,
+        live: Live,
+    ) -> Situation:
+        """The service as an experiment needs to know it."""
+        fleet, target = seen.fleets.live, seen.target.revision
+        at_rest = False
+        if target and fleet and seen.fleets.settled and not seen.target.frozen:
+            at_rest = not starts_rollout(target, fleet) and fleet.ready == fleet.asked == size.replicas
+        capacity = capacity_of(target.plan, request.spec) if target else None
+        return Situation(
+            key=key,
+            request=request,
+            target=None if seen.target.frozen else target,
+            live=live,
+            pods=seen.new_pods,
+            replicas=size.replicas,
+            at_rest=at_rest,
+            busy="the number of replicas is changing" if size.entries else "",
+            advice=advice,
+            finding=observed.finding.word if observed.finding else "",
+            known=observed.available is not None and observed.available.status == "True",
+            late=observed.slo is not None and observed.slo.status == "False",
+            targets=(capacity.ttft_seconds, capacity.itl_seconds) if capacity else (None, None),
+        )
 
     def _busy_with(self, seen: _Seen, revision: Revision) -> str:
         """Why demand waits; empty: it counts."""

@@ -40,11 +40,12 @@ class Reporter:
         size: Size,
         observed: Observed = NOTHING_OBSERVED,
         recommendation: Mapping[str, Any] | None = None,
+        tuning: Mapping[str, Any] | None = None,
     ) -> float | None:
         """Write the status if it says something new; the seconds until a postponed figure may be written."""
         before = service.get("status") or {}
         generation = int(service["metadata"].get("generation", 0))
-        decided = conditions.decide(replace(facts, observed=observed.conditions(before)))
+        decided = conditions.decide(replace(facts, observed=(*observed.conditions(before), *facts.observed)))
         fleet = facts.fleet or Fleet(wanted=size.replicas, floor=size.floor)
         after = {
             "observedGeneration": generation,
@@ -61,6 +62,8 @@ class Reporter:
             after["observed"] = seen
         if recommendation:
             after["recommendation"] = recommendation
+        if tuning:
+            after["tuning"] = tuning
         if size.scaling:
             after["scaling"] = size.scaling
         if decisions := ledger.added(before.get("decisions") or (), size.entries, self._clock.now()):

@@ -70,6 +70,8 @@ class Fleet:
     other: Autoscaler | None = None
     told: Mapping[str, Any] = field(default_factory=dict)
     """``status.scaling``, as it was reported last."""
+    trying: bool = False
+    """Pods of an experiment take a part of the traffic: that less comes to the fleet is no reason to shrink it."""
 
     @property
     def live(self) -> int | None:
@@ -179,7 +181,10 @@ class Scaler:
         """The service's own, and what a shared budget leaves it."""
         if not self.budgets.knows(fleet.key):
             self._claim(fleet, fleet.live or 0, count)
-        return self._own_limits(fleet, self.budgets.limit(fleet.key, _product(fleet)) if fleet.auto else None)
+        found = self._own_limits(fleet, self.budgets.limit(fleet.key, _product(fleet)) if fleet.auto else None)
+        if not fleet.trying or count <= found.least:
+            return found
+        return replace(found, least=min(count, found.most), least_is="the count while an experiment runs")
 
     def _claim(self, fleet: Fleet, held: int, wanted: int) -> None:
         """What the service holds and wants, for those that share its GPUs."""

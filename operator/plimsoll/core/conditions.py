@@ -267,7 +267,7 @@ def _observed(facts: Facts) -> tuple[Condition, ...]:
     unknown = {kind: _say(kind, "Unknown", reasons.NO_OBSERVATION, "nothing observed yet") for kind in types}
     found = unknown | {condition.type: condition for condition in facts.observed}
     none_runs = _say(names.EXPERIMENTING, "False", reasons.NO_EXPERIMENT, "no experiment runs")
-    return (*found.values(), none_runs)
+    return tuple({**found, names.EXPERIMENTING: found.get(names.EXPERIMENTING, none_runs)}.values())
 
 
 def _say(kind: str, status: str, reason: Reason, message: str) -> Condition:

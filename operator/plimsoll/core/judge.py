@@ -34,6 +34,7 @@ FULL: Final = 0.9
 QUEUE: Final = 1.0
 SIMILAR_TRAFFIC: Final = math.log(0.85)
 """A canary that got less of the traffic than so much of its control's proves nothing by being quick."""
+LESS_TO_DO: Final = 0.01
 EASIER: Final = 2
 """Near saturation a few requests fewer make a queue much shorter: a canary with less to do must gain twice as much."""
 ROOM: Final = 0.7
@@ -47,7 +48,7 @@ _T99: Final = (31.8, 6.96, 4.54, 3.75, 3.36, 3.14, 3.0, 2.9, 2.82, 2.76)
 """Student's t, 99 % one-sided, by degrees of freedom from 1; more are taken as the last."""
 
 Aim = Literal["ttft", "token"]
-"""What is to fall: the time to first token, or the time of an output token."""
+"""What is to fall: the time to first token, or the time that slow tokens take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ class Window:
 
     ttft_seconds: float | None = None
     token_seconds: float | None = None
+    token_tail_seconds: float | None = None
+    """Nineteen of twenty tokens come sooner: what a step with a long prompt does shows here, never in the mean."""
     request_seconds: float | None = None
     """From arrival to the last token."""
     tokens: float | None = None
@@ -143,10 +146,14 @@ _TTFT: Final = _Figure("time to first token", lambda w: w.ttft_seconds, math.log
 _TOKEN: Final = _Figure(
     "time per output token", lambda w: w.token_seconds, math.log(1.05), math.log(1.15), worth=math.log(0.95)
 )
+_TAIL: Final = _Figure(
+    "95th percentile of the time between tokens", lambda w: w.token_tail_seconds, 0, 0, worth=math.log(0.9)
+)
 _REQUEST: Final = _Figure("time of a request", lambda w: w.request_seconds, math.log(1.1), math.log(1.25))
 _TOKENS: Final = _Figure("generated tokens", lambda w: w.tokens, math.log(1.25), math.log(2.0), sign=-1)
 _PREEMPTIONS: Final = _Figure("preemptions a request", lambda w: _per_request(w.preemptions, w), 0.05, 0.2, ratio=False)
 _FAILED: Final = _Figure("failed requests", lambda w: _per_request(w.failed, w), 0.01, 0.05, ratio=False)
+_AIMS: Final = {"ttft": _TTFT, "token": _TAIL}
 _GUARDS: Final = (_TTFT, _TOKEN, _TOKENS, _PREEMPTIONS, _FAILED)
 _LEAST_SECONDS: Final = 0.001
 
@@ -220,9 +227,9 @@ def _lasting_error(rest: Sequence[float]) -> float:
 
 def _weighed(told: Sequence[Pair], question: Question) -> Verdict:
     """Better by enough, at nobody's cost, and not because it had less to do: kept. Else the old setting stays."""
-    aim = _TTFT if question.aim == "ttft" else _TOKEN
+    aim = _AIMS[question.aim]
     gain, less = _effect(aim, told), _effect(_TOKENS, told)
-    worth = aim.worth * (EASIER if less is None or less.mean > 0 else 1)
+    worth = aim.worth * (EASIER if less is None or less.mean > LESS_TO_DO else 1)
     if gain is None or gain.high > worth:
         return Verdict("inconclusive", f"{_said(aim, told)}, which may be chance")
     if less is not None and -less.mean < SIMILAR_TRAFFIC:
@@ -258,7 +265,7 @@ def _bought(figure: _Figure, told: Sequence[Pair], question: Question) -> bool:
 
     The figure that was to fall is never bought by anything.
     """
-    if figure not in (_TTFT, _TOKEN) or figure is (_TTFT if question.aim == "ttft" else _TOKEN):
+    if figure not in (_TTFT, _TOKEN) or figure is _AIMS[question.aim]:
         return False
     target = question.ttft_target_seconds if figure is _TTFT else question.token_target_seconds
     if target is not None:
@@ -275,13 +282,14 @@ def _tells(window: Window | None) -> bool:
 def _pressed(window: Window, question: Question) -> bool:
     """Somebody waits, the pool is full, or a target is missed: only then does a change show what it is worth."""
     late = (
-        (window.ttft_seconds, question.ttft_target_seconds),
-        (window.token_seconds, question.token_target_seconds),
+        (window.ttft_seconds, ROOM, question.ttft_target_seconds),
+        (window.token_seconds, ROOM, question.token_target_seconds),
+        (window.token_tail_seconds, 1.0, question.token_target_seconds),
     )
     return (
         (window.waiting or 0.0) >= QUEUE
         or (window.usage or 0.0) >= FULL
-        or any(seconds is not None and target is not None and seconds > ROOM * target for seconds, target in late)
+        or any(seconds is not None and target is not None and seconds > room * target for seconds, room, target in late)
     )
 
 

@@ -18,6 +18,9 @@ from plimsoll.core.stable_text import stable
 
 Phase = Literal["ready", "unready", "loading", "pending", "failing", "terminating"]
 
+FLEET_TRACKS: Final = (names.TRACK_MAIN, names.TRACK_WORKER)
+TRIAL_TRACKS: Final = (names.TRACK_CANARY, names.TRACK_CONTROL)
+"""Pods of an experiment: they serve, and are no part of the fleet."""
 PULL_FAILURES: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 CONFIG_FAILURES: Final = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 CRASH_LOOP: Final = "CrashLoopBackOff"
@@ -51,6 +54,7 @@ class PodState:
     """When it was made or found a node (pending), or its container started (loading), seconds of the wall clock."""
     unplaced: str = ""
     """The scheduler's words when no node takes it."""
+    track: str = names.TRACK_MAIN
     serves: bool = True
     """False for a further node of a replica: its troubles count, it is no replica."""
     ready_after_seconds: float | None = None
@@ -60,10 +64,10 @@ class PodState:
 
 
 def pod_state(pod: Mapping[str, Any]) -> PodState | None:
-    """What one pod is doing; None for one that is not part of the fleet (a canary)."""
+    """What one pod is doing; None for one of a track that is none of ours."""
     meta, status = pod["metadata"], pod.get("status", {})
     track = (meta.get("labels") or {}).get(names.LABEL_TRACK, names.TRACK_MAIN)
-    if track not in (names.TRACK_MAIN, names.TRACK_WORKER):
+    if track not in (*FLEET_TRACKS, *TRIAL_TRACKS):
         return None
     found: Mapping[str, Any] = next(
         (c for c in status.get("containerStatuses") or () if c.get("name") == CONTAINER), {}
@@ -82,7 +86,8 @@ def pod_state(pod: Mapping[str, Any]) -> PodState | None:
         unplaced=placed_words(unplaced) if phase == "pending" else "",
         obstacle=_obstacle(meta, status, found) if phase == "failing" else None,
         ended=_ended(found) if phase == "failing" else None,
-        serves=track == names.TRACK_MAIN,
+        track=track,
+        serves=track != names.TRACK_WORKER,
         ready_after_seconds=_ready_after(meta, status) if phase == "ready" else None,
     )
 

@@ -17,7 +17,7 @@ TRIED: Final = "Planning again with the engine's figures was tried once and did 
 def subject(request: Request) -> str:
     """What a correction is about: the same model in the same engine on the same GPUs."""
     spec = request.spec
-    return digest([spec.model.model_dump(), spec.hardware.gpu, spec.hardware.gpus, spec.engine.model_dump()])
+    return digest([spec.model.model_dump(), spec.hardware.gpu, spec.hardware.gpus, request.own_engine.model_dump()])
 
 
 def learned(request: Request, correction: Correction, *, replanned: bool) -> dict[str, Any]:

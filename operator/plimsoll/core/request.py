@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from plimsoll.api import names
 from plimsoll.api.parse import InvalidServiceError, field_errors
-from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.api.v1alpha1 import EngineSpec, VLLMServiceSpec
 from plimsoll.core.drift import digest
 
 FREE_OF_PLAN: Final = ("scaling", "replicas", "tuning", "mode", "rollout", "className", "routing")
@@ -34,6 +34,18 @@ class Request:
     """The hold annotation, in lower case: ``true`` or not; what is neither holds, to be on the safe side."""
     planned: Mapping[str, Any] = field(default_factory=dict, repr=False)
     """The part of the spec that the fingerprint is of, as written."""
+    tuned: Mapping[str, str] = field(default_factory=dict)
+    """Flags among ``spec.engine.extra_args`` that an experiment has found and nobody wrote (``core/tuned.py``)."""
+
+    wish: str = ""
+    """What a person says of an experiment: the annotation as it stands."""
+
+    @property
+    def own_engine(self) -> EngineSpec:
+        """``spec.engine`` as the user wrote it."""
+        engine = self.spec.engine
+        own = engine.extra_args[: len(engine.extra_args) - len(self.tuned)]
+        return engine.model_copy(update={"extra_args": own})
 
     @property
     def held_because(self) -> str:
@@ -105,6 +117,7 @@ def read_request(obj: Mapping[str, Any]) -> Request:
         accept_plan=annotations.get(names.ANNOTATION_ACCEPT_PLAN, ""),
         hold=annotations.get(names.ANNOTATION_HOLD, "").strip().lower(),
         planned=planned,
+        wish=annotations.get(names.ANNOTATION_EXPERIMENT, "").strip(),
     )
 
 

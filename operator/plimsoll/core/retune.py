@@ -6,7 +6,7 @@ guide and ``docs/tuning.md``.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -20,12 +20,22 @@ from plimsoll.facts.engines import EngineVersion
 MOST_UTILISATION: Final = 0.95
 """Above it the first allocation beside the pool ends the engine."""
 UTILISATION_STEP: Final = 0.03
+USUAL_UTILISATION: Final = 0.9
+"""vLLM's own default for years: up to it nobody goes in small steps."""
 MOST_SEQUENCES: Final = 1024
 SEQUENCE_STEP: Final = 8
 LEAST_STEP_TOKENS: Final = 1024
 MOST_STEP_TOKENS: Final = 32768
 WORTH: Final = 0.02
 """A pool that grows by less is not worth a restart."""
+NOTHING_KEPT: Final[Mapping[str, str]] = {}
+_CANARY: Final = "a canary beside a control of the same age (docs/tuning.md), or you"
+JUDGED_BY: Final[Mapping[str, str]] = {
+    "MaxNumSeqs": f"{_CANARY}: time to first token, time per token",
+    "MaxNumBatchedTokens": f"{_CANARY}: time to first token, time per token",
+    "GPUMemoryUtilization": f"{_CANARY}: time to first token, preemptions, restarts",
+    "KVCacheDtype": "you: compare answers on your own prompts; it is never tried by itself",
+}
 FIXED: Final = ("gpu", "gpusPerReplica", "nodesPerReplica", "tensorParallel", "pipelineParallel", "dataParallel")
 
 Flags = Mapping[str, Any]
@@ -69,17 +79,25 @@ class Recommendation:
             "why": self.why,
             "expected": self.expected,
             "risk": change.risk,
+            "judgedBy": JUDGED_BY[change.setting],
             "undo": f"take {change.flag} out of spec.engine.extraArgs again; the pods roll back one by one",
             "patch": self.patch,
         }
 
 
 def recommend(
-    finding: str, why: str, plan: Mapping[str, Any], spec: VLLMServiceSpec, planning: Planning
+    finding: str,
+    why: str,
+    plan: Mapping[str, Any],
+    spec: VLLMServiceSpec,
+    planning: Planning,
+    kept: Mapping[str, str] = NOTHING_KEPT,
+    failed: Collection[tuple[str, str]] = (),
 ) -> Recommendation | None:
     """The first change that helps against a finding and holds; None where no flag would, or all are the user's.
 
-    ``plan`` is the kept plan that runs, ``planning`` makes one of a spec.
+    ``plan`` is the kept plan that runs, ``planning`` makes one of a ``spec`` as the user wrote it. ``kept``: flags that
+    experiments have found since, ``failed``: flags and values that were tried in vain.
     """
     rule = RULES.get(finding)
     if rule is None:
@@ -88,7 +106,11 @@ def recommend(
         flags, own = _flags(plan, plan["choice"]["args"]), _flags(plan, spec.engine.extra_args)
     except BadFlagError:
         return None
-    tried = (_tried(change, flags, why, plan, spec, planning) for change in rule(flags, plan) if change.dest not in own)
+    tried = (
+        _tried(change, flags, why, plan, spec, planning, kept)
+        for change in rule(flags, plan)
+        if change.dest not in own and (change.flag, change.after) not in failed
+    )
     return next((found for found in tried if found is not None), None)
 
 
@@ -99,9 +121,16 @@ def _flags(plan: Mapping[str, Any], args: Sequence[str]) -> dict[str, Any]:
 
 
 def _tried(
-    change: Change, flags: Flags, why: str, plan: Mapping[str, Any], spec: VLLMServiceSpec, planning: Planning
+    change: Change,
+    flags: Flags,
+    why: str,
+    plan: Mapping[str, Any],
+    spec: VLLMServiceSpec,
+    planning: Planning,
+    kept: Mapping[str, str],
 ) -> Recommendation | None:
-    args = [*spec.engine.extra_args, f"{change.flag}={change.after}"]
+    others = (f"{flag}={value}" for flag, value in sorted(kept.items()) if flag != change.flag)
+    args = [*spec.engine.extra_args, *others, f"{change.flag}={change.after}"]
     engine = spec.engine.model_copy(update={"extra_args": tuple(args)})
     found = planning(spec.model_copy(update={"engine": engine}))
     if isinstance(found, Refusal):
@@ -139,24 +168,38 @@ def _late(plan: Mapping[str, Any], spec: VLLMServiceSpec) -> bool:
 def _more_sequences(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
     """As many as the pool holds of typical requests, twice as many as now at most."""
     now = int(flags.get("max_num_seqs") or 0)
-    typical = (plan.get("typical") or {}).get("blocks") or plan["kv"].get("blocksPerRequestAtLoad") or 0
-    room = int(FILLED * (plan["kv"]["numBlocks"] - 1) / typical) if typical else 2 * now
-    after = min(2 * now, room, MOST_SEQUENCES) // SEQUENCE_STEP * SEQUENCE_STEP
+    after = min(2 * now, _room(plan) or 2 * now, MOST_SEQUENCES) // SEQUENCE_STEP * SEQUENCE_STEP
     if after > now > 0:
         risk = "more requests share each step: tokens come slower, and a full KV cache preempts"
         yield Change("MaxNumSeqs", "--max-num-seqs", str(after), risk)
 
 
-def _more_cache(flags: Flags, _plan: Mapping[str, Any]) -> Iterator[Change]:
+def _more_cache(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
     """More of the GPU first, which changes no answer; 8 bits a value only after it."""
     now = float(flags.get("gpu_memory_utilization") or 0)
-    after = min(MOST_UTILISATION, round(now + UTILISATION_STEP, 2))
+    after = min(MOST_UTILISATION, max(USUAL_UTILISATION, round(now + UTILISATION_STEP, 2)))
     if after > now > 0 and not flags.get("kv_cache_memory_bytes"):
         risk = "less memory is left beside the KV cache: a long prompt or another process may end the engine"
         yield Change("GPUMemoryUtilization", "--gpu-memory-utilization", f"{after:g}", risk)
     if str(flags.get("kv_cache_dtype", "auto")) in ("auto", "bfloat16"):
         risk = "answers change a little: compare them on your own prompts before users see them"
         yield Change("KVCacheDtype", "--kv-cache-dtype", "fp8", risk)
+    yield from _fewer_than_fit(flags, plan)
+
+
+def _fewer_than_fit(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
+    """No more requests than the pool holds: those beyond are only begun to be thrown out again."""
+    now, room = int(flags.get("max_num_seqs") or 0), _room(plan)
+    after = room // SEQUENCE_STEP * SEQUENCE_STEP
+    if now > after >= SEQUENCE_STEP:
+        risk = "fewer requests run at once: the others wait"
+        yield Change("MaxNumSeqs", "--max-num-seqs", str(after), risk)
+
+
+def _room(plan: Mapping[str, Any]) -> int:
+    """Typical requests that a well filled pool holds; 0 where that is not known."""
+    typical = (plan.get("typical") or {}).get("blocks") or plan["kv"].get("blocksPerRequestAtLoad") or 0
+    return int(FILLED * (plan["kv"]["numBlocks"] - 1) / typical) if typical else 0
 
 
 def _larger_steps(flags: Flags, _plan: Mapping[str, Any]) -> Iterator[Change]:

@@ -20,6 +20,7 @@ from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import Request
 from plimsoll.core.steps import Step
+from plimsoll.core.tuned import kept_as
 
 DIFF_LIMIT: Final = 400
 _PLANNED: Final = "plannedReplicas"
@@ -127,7 +128,7 @@ def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any]
     revision = new_revision(
         owner(request), request.fingerprint, reported, made.leader, plan.startup.seconds, number, made.worker
     )
-    return replace(revision, learned=learned or {})
+    return replace(revision, learned=learned or {}, tuned=kept_as(request))
 
 
 def _marked(made: NodeTemplates) -> NodeTemplates:
@@ -148,14 +149,15 @@ def owner(request: Request) -> Owner:
 
 
 def children(request: Request, target: Revision, step: Step) -> list[dict[str, Any]]:
-    """Manifests in the order in which they are applied: what the fleet needs first, the fleet last.
+    """Manifests in the order in which they are applied: what the fleet needs, the fleet, and the budget that follows
+    its count: whoever goes on after a crash between the two finds the count, and the budget that belongs to it lacking.
 
     The target's revision is kept even while its template still waits.
     """
     mine = owner(request)
     budget = [disruption_budget(mine, target.nodes)] if step.replicas > 1 else []
     fleet = [workload(mine, step.revision, step.way)] if step.revision else []
-    return [target.manifest(mine), network_service(mine), *budget, *fleet]
+    return [target.manifest(mine), network_service(mine), *fleet, *budget]
 
 
 def gpus_per_replica(revision: Revision) -> int:

@@ -60,6 +60,7 @@ def manifest(service: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str,
 def _essence(status: Mapping[str, Any]) -> object:
     conditions = [(c.get("type"), c.get("status"), c.get("reason")) for c in status.get("conditions") or ()]
     kept = {k: status.get(k) for k in ("observedGeneration", "servedBy", "selector", "replicas", "plan", "decisions")}
+    kept["tuning"] = status.get("tuning") or {}
     advice = status.get("recommendation") or {}
     said = (status.get("observed") or {}).get("bottleneck"), advice.get("flag"), advice.get("to")
     return sorted(map(str, conditions)), kept, said

@@ -35,6 +35,8 @@ ITL: Final = EngineMetric(("vllm:inter_token_latency_seconds", "vllm:time_per_ou
 """Observed once for every output of the engine: with speculative decoding one output is several tokens."""
 TIME_PER_TOKEN: Final = EngineMetric(("vllm:request_time_per_output_token_seconds",))
 """Mean of each request, when it ends."""
+REQUEST: Final = EngineMetric(("vllm:e2e_request_latency_seconds",))
+"""From a request's arrival to its last token."""
 CACHE_CONFIG: Final = EngineMetric(("vllm:cache_config_info",))
 """Always 1; what it says stands in its labels."""
 

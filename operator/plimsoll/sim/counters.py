@@ -1,6 +1,7 @@
 """What one engine reports about itself: the figures of a ``/metrics`` page, as vLLM counts them."""
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,6 +31,19 @@ class Histogram:
         self.counts[bisect_left(self.bounds, value)] += times
         self.count += times
         self.total += value * times
+
+
+def quantile(bounds: Sequence[float], counts: Sequence[int], share: float) -> float:
+    """Interpolated in its bucket, as Prometheus does; of what lies beyond all bounds it knows the last one."""
+    wanted, below = share * sum(counts), 0
+    for at, count in enumerate(counts):
+        if count and below + count >= wanted:
+            if at == len(bounds):
+                break
+            low = bounds[at - 1] if at else 0.0
+            return low + (bounds[at] - low) * (wanted - below) / count
+        below += count
+    return bounds[-1]
 
 
 @dataclass(slots=True)

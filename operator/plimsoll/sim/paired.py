@@ -10,12 +10,14 @@ from random import Random
 from typing import Final, Literal
 
 from plimsoll.core.judge import Pair, Window
+from plimsoll.sim.counters import quantile
 from plimsoll.sim.engine import NEVER, Engine
 from plimsoll.sim.models import EngineModel
 from plimsoll.sim.observe import PodSample, sample
 from plimsoll.sim.requests import Request
 
 Split = Literal["random", "least"]
+TAIL: Final = 0.95
 LOOKS: Final = 6
 """Gauges are looked at so often in a window."""
 
@@ -40,6 +42,8 @@ class _Pod:
     engine: Engine
     outstanding: int = 0
     done: list[Request] = field(default_factory=list)
+    observed: list[int] = field(default_factory=list)
+    """Counts of the histogram of inter-token latencies at the last window's end."""
     looks: list[PodSample] = field(default_factory=list)
     last: PodSample | None = None
     dead: bool = False
@@ -133,11 +137,13 @@ def _window(pod: _Pod, seconds: float) -> Window | None:
     done, pod.done = pod.done, []
     if pod.dead:
         return None
+    tail = _tail(pod)
     before = last or _nothing(newest)
     first, tokens = newest.ttft_count - before.ttft_count, newest.itl_count - before.itl_count
     return Window(
         ttft_seconds=(newest.ttft_seconds - before.ttft_seconds) / first if first else None,
         token_seconds=(newest.itl_seconds - before.itl_seconds) / tokens if tokens else None,
+        token_tail_seconds=tail,
         request_seconds=sum(r.finish_seconds - r.arrival_seconds for r in done) / len(done) if done else None,
         tokens=(newest.generation_tokens - before.generation_tokens) / seconds,
         finished=float(newest.finished - before.finished),
@@ -146,6 +152,14 @@ def _window(pod: _Pod, seconds: float) -> Window | None:
         preemptions=float(newest.preemptions - before.preemptions),
         failed=0.0,
     )
+
+
+def _tail(pod: _Pod) -> float | None:
+    """The 95th percentile of the window's inter-token latencies."""
+    histogram = pod.engine.counters.itl
+    before, pod.observed = pod.observed or [0] * len(histogram.counts), list(histogram.counts)
+    more = [now - then for now, then in zip(histogram.counts, before, strict=True)]
+    return quantile(histogram.bounds, more, TAIL) if any(more) else None
 
 
 def _nothing(sampled: PodSample) -> PodSample:

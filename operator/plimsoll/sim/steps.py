@@ -83,7 +83,8 @@ class ModelledSteps:
     def mixed_seconds(self, decoding: int, context_tokens: int, chunks: list[tuple[int, int]]) -> float:
         """Seconds of a step that also prefills."""
         tokens = sum(chunk for chunk, _ in chunks)
-        before = sum(chunk * context for chunk, context in chunks) / tokens
+        # A head of line that no longer fits, once the decodes have taken their blocks, leaves a step without prompts.
+        before = sum(chunk * context for chunk, context in chunks) / max(1, tokens)
         return self.step_seconds(decoding, context_tokens, tokens, before)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from plimsoll.adapters.ports import CONFIG_MAPS, DEPLOYMENTS, SERVICES
@@ -9,7 +10,7 @@ from plimsoll.api import names
 from plimsoll.core.plan.model import bundled_config
 from tests.faults.rig.scenario import Scenario, scenario
 from tests.faults.world.engines import Offered
-from tests.faults.world.world import NAMESPACE, USER, World, service
+from tests.faults.world.world import NAMESPACE, SETTINGS, USER, World, service
 
 NAME = "qwen"
 
@@ -157,6 +158,30 @@ def _accepted(world: World) -> Any:
     return _update(world).get("status") == "False" and replicas(1)(world)
 
 
+LOW_LOAD: Final[Mapping[str, Any]] = {"concurrency": 4, "promptTokens": 1000, "outputTokens": 200}
+"""Declared far too low: the cap on requests that is planned for it is what limits the service."""
+CAPPED: Final[Mapping[str, Any]] = {"scaling": {"mode": "Fixed"}, "replicas": 2, "load": LOW_LOAD}
+
+
+def _busy_under_a_cap(world: World) -> None:
+    """Two replicas with more requests than may run."""
+    running(**CAPPED)(world)
+    offered(40.0)(world)
+    world.until(lambda: "recommendation" in world.must(SERVICES, NAME)["status"], what="a recommendation")
+    world.run(5)
+
+
+def _let_it_try(world: World) -> None:
+    world.apply(service(NAME, **CAPPED, tuning={"mode": "Auto", "allow": ["MaxNumSeqs"]}))
+
+
+def _kept(world: World) -> Any:
+    past = world.must(SERVICES, NAME)["status"].get("tuning", {}).get("past") or [{}]
+    args = world.must(DEPLOYMENTS, NAME)["spec"]["template"]["spec"]["containers"][0]["args"]
+    alone = all(world.find(DEPLOYMENTS, f"{NAME}-{track}") is None for track in ("canary", "control"))
+    return alone and past[-1].get("outcome") == "kept" and "--max-num-seqs=64" in args and replicas(2)(world)
+
+
 scenario(Scenario("create", nothing, apply(), ready))
 scenario(
     Scenario("spec change without a roll-out", running(), apply(scaling={"mode": "Auto", "maxReplicas": 3}), ready)
@@ -206,4 +231,15 @@ scenario(
 scenario(Scenario("deletion", running(), lambda world: world.delete(SERVICES, NAME), _gone))
 scenario(Scenario("adoption refused", _foreign, apply(), _refused))
 scenario(Scenario("restart", running(), _restart, _restarted))
+scenario(
+    Scenario(
+        "experiment that is kept",
+        _busy_under_a_cap,
+        _let_it_try,
+        _kept,
+        make=lambda: World(settings=replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1)),
+        within_seconds=2400.0,
+        quiet_seconds=90.0,
+    )
+)
 scenario(Scenario("lease hand-over", _second_operator, _end_the_leader, replicas(1)))

@@ -4,9 +4,11 @@
 it are gauges and rates. Its pool is the plan's own, so that a fleet as planned behaves as planned.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+_CAP: Final = "--max-num-seqs"
 
 
 @dataclass(frozen=True)
@@ -20,12 +22,13 @@ class Offered:
 
 @dataclass(frozen=True)
 class Pool:
-    """What an engine has: ``slots`` requests at once, each of which takes ``seconds``."""
+    """What an engine has: room for so many requests, ``slots`` of them at once, each of which takes ``seconds``."""
 
     num_blocks: int
     block_tokens: int
     slots: int
     seconds: float
+    room: int
 
 
 @dataclass
@@ -56,18 +59,25 @@ class Engine:
         self.finished += served
         self.prompt_tokens += served * offered.prompt_tokens
         self.generation_tokens += served * offered.output_tokens
-        if self.waiting > self.pool.slots:
+        if self.waiting > self.pool.slots == self.pool.room:
             self.preemptions += 0.05 * served
 
     @property
     def usage(self) -> float:
         """Share of the pool in use."""
-        return min(1.0, self.running / self.pool.slots)
+        return min(1.0, self.running / self.pool.room)
 
 
-def pool_of(plan: Mapping[str, Any], seconds: float) -> Pool:
-    """The engine of a plan, as planned."""
+def pool_of(plan: Mapping[str, Any], seconds: float, args: Sequence[str] = ()) -> Pool:
+    """The engine of a plan, as planned, with the cap on requests that its container was given."""
     kv = plan["kv"]
     blocks = int(kv["numBlocks"])
     per_request = int((plan.get("typical") or {}).get("blocks") or kv.get("blocksPerRequestAtLoad") or 64)
-    return Pool(blocks, int(kv["blockSize"]), max(1, (blocks - 1) // per_request), seconds)
+    room = max(1, (blocks - 1) // per_request)
+    return Pool(blocks, int(kv["blockSize"]), min(room, _cap(args)), seconds, room)
+
+
+def _cap(args: Sequence[str]) -> int:
+    """``--max-num-seqs``, in either spelling; beyond any room where it is not there."""
+    words = " ".join(args).replace("=", " ").split()
+    return int(words[words.index(_CAP) + 1]) if _CAP in words else 1 << 30

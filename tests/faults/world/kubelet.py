@@ -136,7 +136,8 @@ class Kubelet:
     def _serve(self, pod: Object) -> None:
         now, plan = self.api.agenda.now, self._plan_of(pod)
         if plan is not None:
-            self.engines[pod["metadata"]["uid"]] = Engine(pool_of(plan, self.ward.request_seconds), now)
+            args = pod["spec"]["containers"][0].get("args") or ()
+            self.engines[pod["metadata"]["uid"]] = Engine(pool_of(plan, self.ward.request_seconds, args), now)
         self._report(pod, self._running(pod, started=True), is_ready=True)
         crash = self.ward.crash(pod)
         if crash is not None and crash.after_ready_seconds is not None:
@@ -217,7 +218,15 @@ class Kubelet:
             if template.get("metadata", {}).get("annotations", {}).get(names.ANNOTATION_TEMPLATE) == wanted:
                 plan: Mapping[str, Any] = revision["data"]["plan"]
                 return plan
-        return None
+        # A canary's template is in no revision: it is the fleet's plan with another flag.
+        service = meta["labels"].get(names.LABEL_SERVICE)
+        mine = [
+            r
+            for r in self.api.store.all(REVISIONS, meta["namespace"])
+            if r["metadata"]["labels"].get(names.LABEL_SERVICE) == service
+        ]
+        newest = max(mine, key=lambda r: int(r["revision"]), default=None)
+        return newest["data"]["plan"] if newest else None
 
 
 def _keys(event: Event) -> list[Hashable]:

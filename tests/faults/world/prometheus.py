@@ -23,10 +23,12 @@ from tests.faults.world.engines import Engine, Offered
 from tests.faults.world.kinds import UnfaithfulError
 from tests.faults.world.kubelet import Kubelet
 from tests.faults.world.store import Object
+from tests.faults.world.windows import Seen, window_answer
 
 SCRAPE_SECONDS: Final = 15.0
 LATENCY_SECONDS: Final = 0.02
 KEPT: Final = 21
+LONG_KEPT: Final = 60
 UP: Final = "up"
 """Beside the names in ``promql``: the query after scrape targets."""
 
@@ -55,6 +57,8 @@ class Prometheus:
     kubelet: Kubelet
     mood: Mood = field(default_factory=Mood)
     _kept: dict[tuple[str, str], deque[Scrape]] = field(default_factory=dict)
+    _past: dict[tuple[str, str], deque[Seen]] = field(default_factory=dict)
+    """For whoever asks of long ago; of engines that are gone too."""
 
     def __post_init__(self) -> None:
         self.kubelet.api.agenda.after(SCRAPE_SECONDS, self._scrape)
@@ -74,12 +78,16 @@ class Prometheus:
                 engine.advance(now, offered, 1 / len(taking) if pod in taking else 0.0)
                 address = (pod["metadata"]["namespace"], pod["metadata"]["name"])
                 alive.add(address)
-                self._kept.setdefault(address, deque(maxlen=KEPT)).append(Scrape(now, replace(engine), offered))
+                scrape = Scrape(now, replace(engine), offered)
+                self._kept.setdefault(address, deque(maxlen=KEPT)).append(scrape)
+                self._past.setdefault(address, deque(maxlen=LONG_KEPT)).append(Seen(now, scrape.engine))
         self._kept = {address: kept for address, kept in self._kept.items() if address in alive}
         self.kubelet.api.agenda.after(SCRAPE_SECONDS, self._scrape)
 
     def answer(self, query: str, windows: Windows) -> Answer | Fault:
         """What it says to a query now."""
+        if found_then := window_answer(query, self._past, self.kubelet.api.agenda.now):
+            return found_then
         name, found = self._found(query, windows)
         return self.mood.says(name, found, self.kubelet.api.agenda.now)
 

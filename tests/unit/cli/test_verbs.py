@@ -58,7 +58,7 @@ def test_nothing_is_accepted_where_nothing_is_offered() -> None:
 @pytest.mark.parametrize(
     ("word", "reason", "decisions", "refused"),
     [
-        pytest.param("approve", "WaitsForApproval", [], 0, id="one that waits is approved"),
+        pytest.param("approve", "Proposed", [], 0, id="one that waits is approved"),
         pytest.param("approve", "NoExperiment", [], 1, id="none to approve"),
         pytest.param("reject", "Disabled", [], 1, id="tuning is off"),
         pytest.param("reject", None, [], 1, id="no condition at all"),
@@ -71,3 +71,12 @@ def test_a_verdict_needs_an_experiment(word: str, reason: str | None, decisions:
     wish = verdict(service(*trial, decisions=decisions), word)
     assert wish.refused == refused
     assert wish.value == (None if refused else word)
+
+
+def test_the_same_word_again_is_another_value() -> None:
+    there = service({"type": names.EXPERIMENTING, "status": "False", "reason": "Proposed", "message": "m"})
+    there = {**there, "metadata": {**there["metadata"], "annotations": {names.ANNOTATION_EXPERIMENT: "approve"}}}
+    again = verdict(there, "approve").value
+    assert again is not None
+    assert again.startswith("approve 20")
+    assert verdict(there, "reject").value == "reject"

@@ -10,6 +10,7 @@ from plimsoll.adapters.ports import (
     DISRUPTION_BUDGETS,
     INFERENCE_POOLS,
     LEADER_WORKER_SETS,
+    NETWORK_SERVICES,
     POD_MONITORS,
     ClusterError,
     ForbiddenError,
@@ -27,6 +28,7 @@ from plimsoll.core import drift
 from plimsoll.core.kinds import INFERENCE_POOL, LEADER_WORKER_SET, POD_MONITOR, Availability, Kinds
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.pdb import disruption_budget
+from plimsoll.core.manifests.service import network_service
 from plimsoll.core.manifests.workload import workloads
 from plimsoll.core.request import Request, read_request
 
@@ -153,8 +155,8 @@ async def test_without_the_right_to_a_budget_the_fleet_is_still_written(world: W
 
 async def test_what_may_not_be_listed_is_not_written_and_said(world: World) -> None:
     world.unlisted[DEPLOYMENTS] = 'User "u" cannot list resource "deployments" in API group "apps" at the cluster scope'
-    applied = await world.bring(disruption_budget(OWNER), _deployment())
-    assert world.writes == [DISRUPTION_BUDGETS]
+    applied = await world.bring(network_service(OWNER), _deployment(), disruption_budget(OWNER))
+    assert world.writes == [NETWORK_SERVICES]
     assert applied.blocked is not None
     assert "may not list deployments.apps" in applied.blocked.message
     world.unlisted.clear()

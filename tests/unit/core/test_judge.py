@@ -12,6 +12,7 @@ TTFT, TOKEN = Question("ttft"), Question("token")
 CONTROL = Window(
     ttft_seconds=4.0,
     token_seconds=0.03,
+    token_tail_seconds=0.06,
     request_seconds=12.0,
     tokens=800.0,
     finished=60.0,
@@ -66,7 +67,8 @@ def _off(window: Window | None, at: int) -> Window | None:
             "output token",
             id="tokens slower near their target, whatever the request gains",
         ),
-        pytest.param({"token_seconds": 0.02}, TOKEN, "keep", "output token -33", id="tokens quicker"),
+        pytest.param({"token_tail_seconds": 0.04}, TOKEN, "keep", "between tokens -33", id="slow tokens quicker"),
+        pytest.param({"token_seconds": 0.02}, TOKEN, "inconclusive", "chance", id="tokens quicker, slow ones as slow"),
         pytest.param({"ttft_seconds": 0.5, "tokens": 500.0}, TTFT, "rollback", "generated tokens", id="less to do"),
         pytest.param({"ttft_seconds": 0.5, "tokens": 660.0}, TTFT, "inconclusive", "less to do", id="a little less"),
         pytest.param({"ttft_seconds": 0.5, "failed": None}, TTFT, "inconclusive", "not known", id="errors not known"),

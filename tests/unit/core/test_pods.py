@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from plimsoll.api import names
-from plimsoll.core.pods import PodState, counts, placed_words, pod_state, start_seconds
+from plimsoll.core.pods import FLEET_TRACKS, PodState, counts, placed_words, pod_state, start_seconds
 
 
 def _pod(
@@ -160,9 +160,18 @@ def test_a_pod_in_deletion_is_terminating_whatever_else_it_says() -> None:
     assert _state(pod).phase == "terminating"
 
 
-def test_a_canary_is_not_part_of_the_fleet() -> None:
+def test_a_canary_serves_on_a_track_of_its_own() -> None:
     pod = _pod(RUNNING)
     pod["metadata"]["labels"] = {names.LABEL_TRACK: names.TRACK_CANARY}
+    found = pod_state(pod)
+    assert found is not None
+    assert (found.track, found.serves) == (names.TRACK_CANARY, True)
+    assert found.track not in FLEET_TRACKS
+
+
+def test_a_track_of_somebody_elses_is_none_of_ours() -> None:
+    pod = _pod(RUNNING)
+    pod["metadata"]["labels"] = {names.LABEL_TRACK: "shadow"}
     assert pod_state(pod) is None
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from plimsoll.core import promql
 from plimsoll.core.promql import Windows
+from plimsoll.core.trial_windows import window_query
 from plimsoll.facts.engine_metrics import METRICS
 
 MOST_QUERIES = 12
@@ -19,7 +20,7 @@ def test_queries_of_a_tick_stay_few() -> None:
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 def test_every_spelling_is_asked_for(metric: object) -> None:
-    everything = " ".join(asked().values())
+    everything = " ".join([*asked().values(), window_query(["p"], "llm", 60, 0, {})])
     assert all(name in everything for name in metric.names)  # type: ignore[attr-defined]
 
 

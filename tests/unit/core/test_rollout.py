@@ -182,7 +182,7 @@ def _children(replicas: int, running: Revision, request: Request, way: Way = "On
 def test_children_of_one_and_of_several_replicas(request_: Request, running: Revision) -> None:
     one, several = _children(1, running, request_), _children(2, running, request_)
     assert list(one) == ["ControllerRevision", "Service", "Deployment"]
-    assert list(several) == ["ControllerRevision", "Service", "PodDisruptionBudget", "Deployment"]
+    assert list(several) == ["ControllerRevision", "Service", "Deployment", "PodDisruptionBudget"]
     for child in several.values():
         assert child["metadata"]["ownerReferences"][0]["uid"] == "u"
         assert child["metadata"]["labels"][names.LABEL_SERVICE] == "svc"

@@ -8,15 +8,23 @@ from plimsoll.core.manifests.identity import Owner, track_selector
 from plimsoll.core.surge import Way, strategy
 
 
-def deployment(owner: Owner, template: Mapping[str, Any], *, deadline_seconds: int, way: Way) -> dict[str, Any]:
-    """The fleet with its pod template. ``way``: how its pods are replaced when the template changes."""
-    metadata = owner.metadata()
+def deployment(
+    owner: Owner,
+    template: Mapping[str, Any],
+    *,
+    deadline_seconds: int,
+    way: Way,
+    name: str | None = None,
+    track: str = names.TRACK_MAIN,
+) -> dict[str, Any]:
+    """Pods of one track with their template. ``way``: how they are replaced when the template changes."""
+    metadata = owner.metadata(name)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {**metadata, "annotations": {names.ANNOTATION_WAY: way}},
         "spec": {
-            "selector": {"matchLabels": track_selector(owner.name)},
+            "selector": {"matchLabels": track_selector(owner.name, track)},
             "strategy": strategy(way),
             "progressDeadlineSeconds": deadline_seconds,
             "revisionHistoryLimit": 5,

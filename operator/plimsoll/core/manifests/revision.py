@@ -28,6 +28,8 @@ class Revision:
     load_seconds: int
     learned: Mapping[str, Any] = field(default_factory=dict)
     """What an engine taught that this plan was made with (``core/replan.py``)."""
+    tuned: Mapping[str, Any] = field(default_factory=dict)
+    """Flags that experiments found, with which this plan was made (``core/tuned.py``)."""
     worker_template: Mapping[str, Any] | None = None
     """Pod template of a replica's further nodes, where it spans several."""
 
@@ -55,6 +57,7 @@ class Revision:
                 "template": self.template,
                 "loadSeconds": self.load_seconds,
                 **({"learned": self.learned} if self.learned else {}),
+                **({"tuned": self.tuned} if self.tuned else {}),
                 **({"workerTemplate": self.worker_template} if self.worker_template else {}),
             },
         }
@@ -88,6 +91,7 @@ def read_revision(obj: Mapping[str, Any]) -> Revision | None:
         template=data["template"],
         load_seconds=int(data["loadSeconds"]),
         learned=data.get("learned") or {},
+        tuned=data.get("tuned") or {},
         worker_template=data.get("workerTemplate"),
     )
 

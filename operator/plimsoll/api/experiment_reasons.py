@@ -1,0 +1,40 @@
+"""Reasons of Experimenting: what is being tried out, what would be, and why it is not."""
+
+from typing import Final
+
+from plimsoll.api.names import EXPERIMENTING
+from plimsoll.api.reason import Reason, table
+
+_TRIES: Final = (EXPERIMENTING,)
+_REVERT: Final = "`plimsoll revert NAME` takes it back; `plimsoll explain NAME` says how far it is."
+
+PROPOSED: Final = Reason(
+    "Proposed",
+    _TRIES,
+    "A change of one flag is recommended and waits for a person.",
+    "`plimsoll approve NAME` tries it on a canary, `plimsoll reject NAME` drops it; or put status.recommendation.patch "
+    "into Git.",
+)
+NOT_NOW: Final = Reason(
+    "NotNow",
+    _TRIES,
+    "A change may be tried, but not at this moment; the message says why.",
+    "Wait, or mend what the message names: two spare GPUs' worth of replicas, metrics, a fleet at rest, two replicas.",
+)
+TRYING: Final = Reason(
+    "Trying",
+    _TRIES,
+    "A canary with one flag changed runs beside a control; both take requests.",
+    "Nothing to do; `plimsoll reject NAME` ends it and changes nothing.",
+)
+KEEPING: Final = Reason(
+    "Keeping", _TRIES, "The change was better and is being rolled out to the fleet.", f"Nothing to do. {_REVERT}"
+)
+WATCHING: Final = Reason(
+    "Watching", _TRIES, "The change is rolled out and still watched; it goes if the fleet gets worse.", _REVERT
+)
+REVERTING: Final = Reason(
+    "Reverting", _TRIES, "A change is being taken back: the pods roll to the flags from before.", "Nothing to do."
+)
+
+REASONS: Final = table(globals())
