@@ -38,6 +38,7 @@ from plimsoll.core.manifests.workload import Workload
 from plimsoll.core.observed import Observed
 from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.placement import read_needs
+from plimsoll.core.plan.release import unrecorded
 from plimsoll.core.pods import PodState
 from plimsoll.core.refusals import MESSAGE_LIMIT
 from plimsoll.core.replica import capacity_of
@@ -346,6 +347,7 @@ class Reconciler:
         target, live = seen.target, seen.fleets.seen(seen.pods, size.replicas)
         facts = Facts(
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
+            unrecorded=unrecorded(target.revision.plan["choice"]["engineVersion"]) if target.revision else "",
             refusal=target.refusal,
             blocked=applied.blocked,
             lacking=applied.lacking or self.children.unseen(PODS, request.namespace) or size.refused,
