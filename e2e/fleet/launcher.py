@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from e2e.fleet import realvllm
 from e2e.fleet.process import Exit, IdleProcess, Launch, Process
 from e2e.fleet.vllm import FakeVllm, VllmOptions
 
@@ -28,6 +29,8 @@ def start(launch: Launch, options: VllmOptions) -> Process:
     """A fake vLLM, a real process (``process/…`` images run their command here), or something that only runs."""
     if _VLLM_IMAGE.search(launch.image):
         return FakeVllm(launch, options)
+    if realvllm.wanted(launch):
+        return RealProcess(realvllm.launch_of(launch))
     if _PROCESS_IMAGE.search(launch.image):
         return RealProcess(launch)
     launch.log.write(f"fleet: {launch.image} runs and does nothing; its probes are taken as successful")

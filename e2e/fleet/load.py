@@ -130,7 +130,7 @@ async def _try(
     session: aiohttp.ClientSession, target: Target, tokens: tuple[int, int], report: LoadReport
 ) -> str | None:
     """What went wrong, or None."""
-    body = {"model": "any", "prompt": [0] * tokens[0], "max_tokens": tokens[1], "stream": True}
+    body = {"prompt": [0] * tokens[0], "max_tokens": tokens[1], "ignore_eos": True, "stream": True}
     sent = time.monotonic()
     try:
         response = await session.post(f"{target.url}/v1/completions", json=body)

@@ -103,7 +103,10 @@ class VllmServer:
         bearer = request.headers.get("Authorization", "").removeprefix("Bearer ")
         if key and request.path.startswith("/v1") and bearer not in keys:
             return web.json_response({"error": "Unauthorized"}, status=401)
-        response: web.StreamResponse = await handler(request)
+        try:
+            response: web.StreamResponse = await handler(request)
+        except web.HTTPException as error:
+            return web.json_response({"detail": error.reason}, status=error.status)
         return response
 
     async def _health(self, _: web.Request) -> web.Response:
@@ -150,9 +153,14 @@ class VllmServer:
             reason = "EngineDeadError" if self.dead else "cannot schedule new futures after shutdown"
             return _error(500, reason)
         try:
-            ask = _ask(await request.json(), self._pool.max_model_len, chat="chat" in request.path)
+            body = await request.json()
+            ask = _ask(body, self._pool.max_model_len, chat="chat" in request.path)
         except ValueError as error:
-            return _error(400, str(error))
+            return _error(400, str(error), "BadRequestError")
+        asked = body.get("model") or self._args.served_name
+        if asked not in (names := self._args["served_model_name"] or [self._args.model]):
+            aliases = ", ".join(names)
+            return _error(404, f"The model `{asked}` does not exist. Valid aliases: {aliases}.", "NotFoundError")
         full = self._queue_full(ask)
         if full:
             self._page.count("admission_rejections", reason=full)
@@ -255,6 +263,8 @@ def _ask(body: Any, max_model_len: int, *, chat: bool) -> _Ask:
         raise ValueError("the body must be a JSON object")  # noqa: TRY004 - becomes HTTP 400 with the others
     prompt = body.get("messages") if chat else body.get("prompt")
     tokens = _count(prompt)
+    if not prompt:
+        raise ValueError("Either prompt or prompt_embeds must be provided and non-empty. (parameter=prompt)")
     output = int(body.get("max_completion_tokens") or body.get("max_tokens") or DEFAULT_OUTPUT_TOKENS)
     if tokens + output > max_model_len:
         raise ValueError(
@@ -277,5 +287,5 @@ def _event(body: Mapping[str, Any]) -> bytes:
     return f"data: {json.dumps(body)}\n\n".encode()
 
 
-def _error(status: int, message: str) -> web.Response:
-    return web.json_response({"error": {"message": message, "type": "error", "code": status}}, status=status)
+def _error(status: int, message: str, kind: str = "error") -> web.Response:
+    return web.json_response({"error": {"message": message, "type": kind, "code": status}}, status=status)

@@ -33,6 +33,8 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     "a revision that lost its labels gets them back": ("ControllerRevision relabelled", CALM),
     # The budget of two replicas was there before the second one: whoever went on from there deleted it first.
     "a budget follows the count": ("scale up with demand", crashing((3, "after"))),
+    # While a new plan could not be written, the pools of pods that still ran the old one were learned as its own.
+    "pods teach only the plan that they run": ("plan change accepted", failing("422", 1.0, 120.0)),
     # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
     "what an engine's pool is stays said": ("demand that stays", moody("away at every other tick")),
 }

@@ -1,6 +1,5 @@
 """The real engine, the tiny models and the starts that a run of the suite asks for; the line that sums it up."""
 
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -10,22 +9,23 @@ import pytest
 from e2e.engine import install, models
 from e2e.engine.cases import Case
 from e2e.engine.install import Engine
+from e2e.engine.preloaded import preloaded
 from e2e.engine.starts import Starts, starting
+from e2e.engine.tally import Tally
 
-TALLY: Final = pytest.StashKey[Counter[str]]()
+TALLY: Final = pytest.StashKey[Tally]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[TALLY] = Counter()
+    config.stash[TALLY] = Tally()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    found = ", ".join(f"{count} {what}" for what, count in config.stash[TALLY].items())
-    terminalreporter.write_line(f"compared with vLLM {install.VERSION}: {found or 'nothing'}")
+    terminalreporter.write_line(f"vLLM {install.VERSION}: {config.stash[TALLY] or 'nothing was compared'}")
 
 
 @pytest.fixture
-def tally(request: pytest.FixtureRequest) -> Counter[str]:
+def tally(request: pytest.FixtureRequest) -> Tally:
     """What has been compared so far; a test adds to it when it has compared."""
     return request.config.stash[TALLY]
 
@@ -40,6 +40,13 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
     models.write(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def vllm(engine: Engine, tiny_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, ...]]:
+    """The command of a preloaded engine."""
+    with preloaded(engine, tiny_models, tmp_path_factory.mktemp("preloaded")) as command:
+        yield command
 
 
 @pytest.fixture(scope="session")

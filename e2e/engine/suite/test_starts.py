@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from e2e.engine.cases import Case, cases
 from e2e.engine.install import VERSION
 from e2e.engine.models import MODELS
 from e2e.engine.starts import Outcome, Starts
+from e2e.engine.tally import Tally
 from plimsoll.core.logs import read_log
 
 Prediction = Mapping[str, Any]
@@ -37,11 +37,11 @@ def _row(case: Case) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_start_is_as_predicted(
-    case: Case, starts: Starts, predictions: Mapping[str, Prediction], tally: Counter[str]
+    case: Case, starts: Starts, predictions: Mapping[str, Prediction], tally: Tally
 ) -> None:
     outcome, predicted = starts.outcome(case), predictions[case.id]
     assert _said(outcome) == _foretold(predicted, outcome)
-    tally["starts"] += 1
+    tally.count("starts", "refused alike" if outcome.pool is None else "with the same pool")
 
 
 def _said(outcome: Outcome) -> dict[str, Any]:

@@ -58,6 +58,13 @@ REPLICAS_UNAVAILABLE: Final = Reason(
 )
 
 FEASIBLE: Final = Reason("Feasible", (PLANNED,), "A plan is in force.", _NOTHING)
+ENGINE_NOT_RECORDED: Final = Reason(
+    "EngineNotRecorded",
+    (PLANNED,),
+    "A plan is in force, by the rules of another vLLM release: nothing was recorded of the one that runs.",
+    "Nothing to do while KVPredictionAccurate is True: the pods agree. Else use a release that is known, or "
+    "an operator that knows this one (docs/engine-updates.md).",
+)
 KV_CACHE_TOO_SMALL: Final = Reason(
     "KVCacheTooSmall",
     _REFUSED,

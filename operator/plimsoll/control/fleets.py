@@ -8,7 +8,8 @@ from plimsoll.control.children import Live, address
 from plimsoll.core import rollout
 from plimsoll.core.handover import Handover, Wish, decide
 from plimsoll.core.kinds import Kinds
-from plimsoll.core.live import LiveFleet, read_live
+from plimsoll.core.live import LiveFleet, read_live, template_hash
+from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.manifests.workload import Workload, workload_of, workloads
 from plimsoll.core.ownership import judge
 from plimsoll.core.pods import PodState
@@ -42,10 +43,15 @@ class Fleets:
         unseen = mine == several and not kinds.usable(mine.kind)
         return cls(mine, other, found, _read(found), _read(old), unseen)
 
-    @property
-    def settled(self) -> bool:
-        """Whether all pods are of the template that the workload has now."""
-        return self.old is None and self.live is not None and not self.live.mixed
+    def settled(self, on: Revision) -> bool:
+        """Whether all pods are of this revision: the workload has its template, and none is left of another one."""
+        live = self.live
+        return (
+            self.old is None
+            and live is not None
+            and not live.mixed
+            and live.template_hash == template_hash(on.template)
+        )
 
     @property
     def place(self) -> tuple[Kind, str]:

@@ -38,6 +38,7 @@ from plimsoll.core.manifests.workload import Workload
 from plimsoll.core.observed import Observed
 from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.placement import read_needs
+from plimsoll.core.plan.release import unrecorded
 from plimsoll.core.pods import PodState
 from plimsoll.core.refusals import MESSAGE_LIMIT
 from plimsoll.core.replica import capacity_of
@@ -140,7 +141,8 @@ class Reconciler:
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, now, size, step, applied, policy)
         told = (service.get("status") or {}).get("observed") or {}
-        observed = self.observer.observe(key, request, target.revision, told, settled=now.fleets.settled)
+        settled = target.revision is not None and now.fleets.settled(target.revision)
+        observed = self.observer.observe(key, request, target.revision, told, settled=settled)
         plan = rollout.reported_plan(target, wanted)
         finding = observed.finding.word if observed.finding else ""
         failed = failed_changes(service, request, target.revision, finding)
@@ -237,7 +239,7 @@ class Reconciler:
         """The service as an experiment needs to know it."""
         fleet, target = seen.fleets.live, seen.target.revision
         at_rest = False
-        if target and fleet and seen.fleets.settled and not seen.target.frozen:
+        if target and fleet and seen.fleets.settled(target) and not seen.target.frozen:
             at_rest = not starts_rollout(target, fleet) and fleet.ready == fleet.asked == size.replicas
         capacity = capacity_of(target.plan, request.spec) if target else None
         return Situation(
@@ -345,6 +347,7 @@ class Reconciler:
         target, live = seen.target, seen.fleets.seen(seen.pods, size.replicas)
         facts = Facts(
             planned=rollout.sentence(target.revision) if target.revision and not target.refusal else "",
+            unrecorded=unrecorded(target.revision.plan["choice"]["engineVersion"]) if target.revision else "",
             refusal=target.refusal,
             blocked=applied.blocked,
             lacking=applied.lacking or self.children.unseen(PODS, request.namespace) or size.refused,

@@ -64,6 +64,8 @@ class Facts:
 
     planned: str = ""
     """The plan in a sentence; empty when there is none for this spec."""
+    unrecorded: str = ""
+    """What is to be said of an engine release that nobody recorded."""
     refusal: Problem | None = None
     blocked: Problem | None = None
     """What keeps us from writing the children: a foreign object, missing rights."""
@@ -211,6 +213,8 @@ def _stalled(facts: Facts) -> Condition:
 def _planned(facts: Facts) -> Condition:
     if facts.refusal:
         return Condition(names.PLANNED, "False", facts.refusal.reason, facts.refusal.message)
+    if facts.unrecorded:
+        return _say(names.PLANNED, "True", reasons.ENGINE_NOT_RECORDED, f"{facts.planned}; {facts.unrecorded}")
     return _say(names.PLANNED, "True", reasons.FEASIBLE, facts.planned)
 
 

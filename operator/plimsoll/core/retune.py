@@ -14,8 +14,8 @@ from plimsoll.api import findings
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.demand import FILLED
 from plimsoll.core.plan.extra_args import BadFlagError, read_argv
+from plimsoll.core.plan.release import rules_of
 from plimsoll.core.plan.result import Plan, Refusal, to_json
-from plimsoll.facts.engines import EngineVersion
 
 MOST_UTILISATION: Final = 0.95
 """Above it the first allocation beside the pool ends the engine."""
@@ -116,7 +116,7 @@ def recommend(
 
 def _flags(plan: Mapping[str, Any], args: Sequence[str]) -> dict[str, Any]:
     """An argv by the names that the parser of the plan's release gives."""
-    version = EngineVersion.parse(plan["choice"]["engineVersion"])
+    version = rules_of(plan["choice"]["engineVersion"])
     return {argument.flag.dest: argument.value for argument in read_argv(args, version)}
 
 

@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 
 from plimsoll.core.conditions import Condition, Facts, decide, merge
+from plimsoll.core.plan.release import unrecorded
 from tests.unit.core.situations import FACTS, OBSERVED, REFUSED, SERVING, by_type
 
 
@@ -43,3 +45,19 @@ def test_a_refusal_says_that_the_previous_fleet_serves() -> None:
 def test_an_annotation_that_asks_for_nothing_possible_is_answered() -> None:
     found = by_type(Facts(planned="p", fleet=SERVING, ignored="annotation x names no plan"))["PlanUpdateAvailable"]
     assert found.message.endswith("; annotation x names no plan")
+
+
+@pytest.mark.parametrize(
+    ("version", "reason", "words"),
+    [
+        pytest.param("0.32.1", "Feasible", "", id="a patch of a recorded one"),
+        pytest.param("0.41.0", "EngineNotRecorded", "planned as 0.32.0", id="newer than all"),
+        pytest.param("0.33.0", "EngineNotRecorded", "planned as 0.32.0", id="the next one"),
+        pytest.param("0.9.2", "EngineNotRecorded", "planned as 0.10", id="older than all"),
+        pytest.param("nightly", "EngineNotRecorded", "planned as 0.32.0", id="no release at all"),
+    ],
+)
+def test_an_engine_that_nobody_recorded_is_said(version: str, reason: str, words: str) -> None:
+    planned = by_type(Facts(planned="p", unrecorded=unrecorded(version), fleet=SERVING))["Planned"]
+    assert (planned.status, planned.reason) == ("True", reason)
+    assert words in planned.message

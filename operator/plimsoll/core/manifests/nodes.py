@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from plimsoll.core.manifests.container import CONTAINER, HTTP_PORT
 from plimsoll.core.manifests.identity import worker_labels
+from plimsoll.core.plan.release import rules_of
 from plimsoll.facts import engine_flags
 from plimsoll.facts.engines import EngineVersion
 
@@ -51,7 +52,7 @@ def first_release() -> str:
 
 def spans_nodes(version: str) -> bool:
     """Whether this release of vLLM spans nodes without Ray."""
-    return EngineVersion.parse(version) >= EngineVersion.parse(first_release())
+    return rules_of(version) >= EngineVersion.parse(first_release())
 
 
 def node_templates(template: Mapping[str, Any], service: str, nodes: int) -> NodeTemplates:

@@ -16,13 +16,31 @@ def release_of(spec: VLLMServiceSpec) -> tuple[EngineVersion, str, tuple[str, ..
     declared, tagged = spec.engine.version, _version_of_image(spec.engine.image)
     notes = list(_version_notes(spec, declared, tagged))
     text = declared or tagged or engines.NEWEST
-    try:
-        return EngineVersion.parse(text), text, tuple(notes)
-    except ValueError:
-        rules = _nearest_rules(text)
+    rules = rules_of(text)
+    if unrecorded(text):
+        taken = engines.NEWEST if rules > _newest() else rules
         known = f"{engines.OLDEST_RELEASE[0]}.{engines.OLDEST_RELEASE[1]} to {engines.NEWEST}"
-        notes.append(f"engine: nothing is known about vLLM {text} (known: {known}): the rules of {rules} are taken")
-        return rules, text, tuple(notes)
+        notes.append(f"engine: nothing is known about vLLM {text} (known: {known}): the rules of {taken} are taken")
+    return rules, text, tuple(notes)
+
+
+def rules_of(text: str) -> EngineVersion:
+    """The release whose rules are used for a version as written: its own, else the nearest that is known."""
+    try:
+        return EngineVersion.parse(text)
+    except ValueError:
+        return _nearest_rules(text)
+
+
+def unrecorded(text: str) -> str:
+    """What is to be said of a release that nobody recorded the like of; empty for the others."""
+    numbers = tuple(int(part) for part in re.findall(r"\d{1,9}", text)[:2])
+    newest, oldest = _newest(), engines.OLDEST_RELEASE
+    if len(numbers) > 1 and oldest <= numbers <= (newest.major, newest.minor):
+        return ""
+    older = len(numbers) > 1 and numbers < oldest
+    planned = f"{oldest[0]}.{oldest[1]}" if older else engines.NEWEST
+    return f"vLLM {text} is not a release we know: planned as {planned}, and corrected by what its pods say"
 
 
 def _version_notes(spec: VLLMServiceSpec, declared: str | None, tagged: str | None) -> Iterator[str]:
