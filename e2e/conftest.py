@@ -22,7 +22,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test against real processes gets a second try, and the summary names it: docs/adr/0042."""
+    """A test against real processes gets a second try, and the summary names it: docs/adr/0040."""
     for item in items:
         if _needs_control_plane(item):
             item.add_marker(pytest.mark.flaky(reruns=1))
