@@ -2,7 +2,7 @@
 
 import json
 import re
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -11,6 +11,7 @@ from e2e.agreement import refusal
 from e2e.controlplane import ControlPlane
 from e2e.controlplane.kubectl import Kubectl, KubectlError
 from e2e.eventually import eventually
+from e2e.labrun import CHECKOUT
 from plimsoll.api.schema import CRD_NAME, custom_resource_definition
 from plimsoll.api.status import VLLMServiceStatus
 from tests.unit.api.manifests import ACCEPTED, EXAMPLES, REFUSED, RULES, service
@@ -232,3 +233,76 @@ def test_get_shows_the_candidates_of_a_service_that_leaves_the_choice(kubectl: K
     kubectl.apply(service(metadata__namespace=namespace, spec__hardware={"gpus": gpus}))
     table = kubectl("get", "inference", "-n", namespace)
     assert json.dumps(gpus, separators=(",", ":")) in table
+
+
+TENANT: Final = "tenant"
+TENANT_POLICY: Final = CHECKOUT / "deploy" / "kustomize" / "base" / "tenant-policy.yaml"
+SIDECAR: Final = {"containers": [{"name": "proxy", "image": "proxy:1"}]}
+NAMED = [
+    pytest.param({"spec__engine": {"image": "evil.example.com/vllm:1"}}, "images", id="an engine's image"),
+    pytest.param({"spec__model__source": {"image": {"reference": "a/b:1"}}}, "images", id="an image with weights"),
+    pytest.param({"spec__podTemplate": {"spec": SIDECAR}}, "images", id="a sidecar"),
+    pytest.param({"spec__model__configRef": {"name": "theirs"}}, "configMaps", id="a configuration"),
+    pytest.param(
+        {
+            "spec__podTemplate": {
+                "spec": {"containers": [{"name": "vllm", "envFrom": [{"configMapRef": {"name": "theirs"}}]}]}
+            }
+        },
+        "configMaps",
+        id="variables of a ConfigMap",
+    ),
+    pytest.param({"spec__model__source": {"pvc": {"claimName": "theirs"}}}, "claims", id="a claim with weights"),
+    pytest.param(
+        {"spec__podTemplate": {"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "theirs"}}]}}},
+        "claims",
+        id="a volume",
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def tenant_policy(kubectl: Kubectl, crd: dict[str, Any]) -> None:
+    """The chart's policy in force, and somebody who may write VLLMServices and nothing else."""
+    assert crd
+    kubectl("apply", "--server-side", "-f", str(TENANT_POLICY))
+    verbs = "--verb=get,create,patch,update"
+    kubectl("create", "clusterrole", "services-alone", verbs, "--resource=vllmservices.plimsoll.dev")
+    kubectl("create", "clusterrolebinding", "services-alone", "--clusterrole=services-alone", f"--user={TENANT}")
+    kubectl("create", "clusterrole", "deployer", "--verb=create", "--resource=deployments.apps")
+    asked = service(spec__engine={"image": "evil:1"})
+    eventually(lambda: "allow.images" in _said(kubectl, {**asked, "metadata": {"name": "a", "namespace": "default"}}))
+
+
+def _said(kubectl: Kubectl, manifest: dict[str, Any]) -> str:
+    """What the tenant is told; empty: he may."""
+    arguments = ("apply", "--server-side", "--dry-run=server", f"--as={TENANT}", "-f", "-")
+    try:
+        kubectl(*arguments, stdin=json.dumps(manifest))
+    except KubectlError as error:
+        return str(error)
+    return ""
+
+
+@pytest.mark.usefixtures("tenant_policy")
+@pytest.mark.parametrize(("change", "key"), NAMED)
+def test_who_may_only_write_services_names_nothing_that_his_rights_do_not_reach(
+    kubectl: Kubectl, namespace: str, change: dict[str, Any], key: str
+) -> None:
+    wanted = service(metadata__namespace=namespace, **change)
+    assert f"key allow.{key}" in _said(kubectl, wanted)
+    kubectl("create", "rolebinding", "deployer", "--clusterrole=deployer", f"--user={TENANT}", "-n", namespace)
+    eventually(lambda: not _said(kubectl, wanted))
+
+
+@pytest.mark.usefixtures("tenant_policy")
+def test_the_rest_of_a_service_is_a_tenants_own(kubectl: Kubectl, namespace: str) -> None:
+    plain = service(metadata__namespace=namespace)
+    assert not _said(kubectl, plain)
+    shared = service(metadata__namespace=namespace, spec__podTemplate={"spec": SIDECAR})
+    kubectl.apply(shared)
+    edit = ("patch", "vllm/qwen-docs", "-n", namespace, "--type=merge", f"--as={TENANT}", "-p")
+    kubectl(*edit, json.dumps({"spec": {"contextTokens": 65536}}))
+    other = {"spec": {"podTemplate": {"spec": {"containers": [{"name": "proxy", "image": "other:1"}]}}}}
+    with pytest.raises(KubectlError, match=r"allow\.images"):
+        kubectl(*edit, json.dumps(other))

@@ -26,7 +26,7 @@ def rendered(helm: Path) -> dict[Path, str]:
     """Every file that comes from the chart, by its path."""
     base = {
         FOLDER / "base" / f"{name}.yaml": HEAD + "---\n".join(documents(helm, name))
-        for name in ("rbac", "user-roles", "deployment", "metrics")
+        for name in ("rbac", "user-roles", "tenant-policy", "deployment", "metrics")
     }
     namespaced = documents(helm, "rbac", f"--set=namespaces={{{','.join(EXAMPLE_NAMESPACES)}}}")
     roles = [text for text in namespaced if any(f"\n  namespace: {name}\n" in text for name in EXAMPLE_NAMESPACES)]

@@ -124,6 +124,18 @@ def test_the_charts_defaults_are_the_operators(render: Render) -> None:
     assert Settings.from_env(environment(render())) == Settings(namespace="")
 
 
+def test_what_the_owner_lists_is_everybodys_and_the_rest_that_of_those_who_may_create_pods(render: Render) -> None:
+    def keys(*arguments: str) -> list[str]:
+        found = [o for o in render("default", *arguments) if o["kind"] == "ValidatingAdmissionPolicy"]
+        return [each["message"].rpartition("allow.")[2] for o in found for each in o["spec"]["validations"]]
+
+    assert keys() == ["claims", "configMaps", "images"]
+    assert keys("--set=podPolicy.allow.images={mirror.example.com/*}") == ["claims", "configMaps"]
+    assert keys("--set=tenantPolicy.enabled=false") == []
+    listed = [f"--set=podPolicy.allow.{key}={{*}}" for key in ("images", "configMaps", "claims")]
+    assert keys(*listed) == []
+
+
 def test_namespaces_are_served_and_nothing_else_may_be_touched(render: Render) -> None:
     objects = render("namespaced")
     settings = Settings.from_env(environment(objects))

@@ -6,6 +6,7 @@ import pytest
 
 from plimsoll.api import (
     engine_reasons,
+    experiment_reasons,
     metrics_reasons,
     names,
     pool_reasons,
@@ -52,6 +53,15 @@ def test_every_reason_can_stand_in_a_condition_and_says_what_to_do(reason: reaso
 
 def test_no_name_is_given_twice() -> None:
     """A second constant of the same name would silently replace the first in the table."""
-    modules = (reasons, engine_reasons, metrics_reasons, pool_reasons, rollout_reasons, scaling_reasons, write_reasons)
+    modules = (
+        reasons,
+        engine_reasons,
+        experiment_reasons,
+        metrics_reasons,
+        pool_reasons,
+        rollout_reasons,
+        scaling_reasons,
+        write_reasons,
+    )
     constants = [value for m in modules for value in vars(m).values() if isinstance(value, reasons.Reason)]
     assert len(constants) == len(reasons.REASONS)

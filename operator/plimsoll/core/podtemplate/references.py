@@ -1,7 +1,8 @@
 """What a service names of its own namespace and of registries: images, ConfigMaps, claims.
 
-Allowed unless the owner narrows it: pods of the namespace's users can name them as well, and none of them leads to a
-node, a Secret or another namespace. A Secret is ``volumes.py``'s matter.
+Allowed unless the owner narrows it: none of them leads to a node, a Secret or another namespace, and the API server has
+asked the author for the right to create pods there (the chart's ``tenant-policy.yaml``). A Secret is ``volumes.py``'s
+matter.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
