@@ -102,25 +102,6 @@ MODELS: Final[Mapping[str, dict[str, Any]]] = {
         expert_layer_offset=1, num_experts=4, num_experts_per_tok=2, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2,
         mamba_dt_rank=8, use_mamba_kernels=False,
     ),
-    "bamba": _model(
-        "BambaForCausalLM", "bamba", 4, attn_layer_indices=[2], mamba_n_heads=8, mamba_d_head=32, mamba_d_state=64,
-        mamba_d_conv=4, mamba_expand=2, mamba_n_groups=1, mamba_chunk_size=256, attn_rotary_emb=16,
-    ),
-    "falcon-h1": _model(
-        "FalconH1ForCausalLM", "falcon_h1", 3, mamba_d_ssm=256, mamba_n_heads=8, mamba_d_head=32, mamba_d_state=64,
-        mamba_d_conv=4, mamba_expand=2, mamba_n_groups=1, mamba_chunk_size=256,
-    ),
-    "lfm2": _model(
-        "Lfm2ForCausalLM", "lfm2", 4, layer_types=["conv", "conv", "full_attention", "conv"], conv_L_cache=3,
-        conv_bias=False, block_auto_adjust_ff_dim=False, block_dim=128, conv_dim=128, norm_eps=1e-5,
-    ),
-    "mamba2": {
-        "architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2", "vocab_size": VOCABULARY, "hidden_size": 128,
-        "num_hidden_layers": 3, "state_size": 64, "num_heads": 8, "head_dim": 32, "expand": 2, "conv_kernel": 4,
-        "n_groups": 1, "chunk_size": 256, "layer_norm_epsilon": 1e-5, "rms_norm": True, "use_bias": False,
-        "use_conv_bias": True, "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
-        "dtype": "bfloat16",
-    },
 }  # fmt: skip
 
 

@@ -36,6 +36,8 @@ class Subject:
     env: Mapping[str, str]
     block_tokens: int
     bytes_per_block: int
+    nursery: Path | None = None
+    """Where a preloaded engine says which process serves which of its clients."""
 
     @property
     def pool(self) -> tuple[str, ...]:
@@ -57,7 +59,8 @@ def real(engine: Engine, vllm: Sequence[str], models: Path, env: Mapping[str, st
     """The tiny Llama. `vllm` is the command, the engine's own or that of a preloaded one."""
     command = (*vllm, "serve", str(models / "llama"), "--load-format", "dummy", "--enforce-eager")
     command += ("--distributed-executor-backend", "uni", "--block-size", "32")
-    return Subject("real", command, {**engine.environment(), **env}, block_tokens=32, bytes_per_block=32_768)
+    nursery = None if vllm[0] == str(engine.vllm) else Path(vllm[-1]).parent
+    return Subject("real", command, {**engine.environment(), **env}, 32, 32_768, nursery)
 
 
 class Server:
@@ -80,10 +83,18 @@ class Server:
 
     def processes(self) -> list[psutil.Process]:
         """The server and what it started."""
-        with suppress(psutil.NoSuchProcess):
-            server = psutil.Process(self._process.pid)
-            return [server, *server.children(recursive=True)]
-        return []
+        found = []
+        for pid in self._pids():
+            with suppress(psutil.NoSuchProcess):
+                server = psutil.Process(pid)
+                found += [server, *server.children(recursive=True)]
+        return found
+
+    def _pids(self) -> Iterator[int]:
+        yield self._process.pid
+        named = self.subject.nursery and self.subject.nursery / f"{self._process.pid}.server"
+        if named and named.exists():
+            yield int(named.read_text())
 
     def terminate(self) -> None:
         self._process.send_signal(signal.SIGTERM)
@@ -93,9 +104,9 @@ class Server:
         if not self.subject.is_real:
             self._process.send_signal(signal.SIGUSR1)
             return
-        for process in self.processes():
-            if "EngineCore" in " ".join(process.cmdline()):
-                process.kill()
+        *_, server = self._pids()
+        for process in psutil.Process(server).children(recursive=True):
+            process.kill()
 
     def close(self) -> None:
         """Kill what is left."""

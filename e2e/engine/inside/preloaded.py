@@ -9,10 +9,12 @@ import array
 import contextlib
 import importlib
 import json
+import multiprocessing
 import os
 import select
 import signal
 import socket
+import struct
 import sys
 import tempfile
 import time
@@ -64,8 +66,8 @@ def first_server(argv, write):
 class Nursery:
     """Who serves whom."""
 
-    def __init__(self, listening):
-        self.listening, self.clients = listening, {}
+    def __init__(self, listening, folder):
+        self.listening, self.folder, self.clients = listening, folder, {}
 
     def turn(self):
         """Take what came in; in a new server's process: its request, else None."""
@@ -93,6 +95,7 @@ class Nursery:
                     open_one.close()
                 return asked
             self.clients[server] = connection
+            self.folder.joinpath(f"{peer_of(connection)}.server").write_text(str(server))
             os.close(out)
             os.close(err)
         return None
@@ -127,6 +130,11 @@ class Nursery:
                 connection.close()
 
 
+def peer_of(connection):
+    """The client's process id; its server's is written beside the socket under this name."""
+    return struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))[0]
+
+
 def receive(connection):
     """The request and its two file descriptors."""
     size = array.array("i", [0, 0])
@@ -146,6 +154,9 @@ def become(asked):
     with contextlib.suppress(OSError):
         os.chdir(asked["cwd"])
     sys.argv = ["vllm", *asked["argv"]]
+    # A spawned engine process would import everything again.
+    context = multiprocessing.get_context
+    multiprocessing.get_context = lambda *_, **__: context("fork")
     sys.exit(command_line.main())
 
 
@@ -154,7 +165,7 @@ def nurse(path, models):
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
         listening.listen()
-        nursery = Nursery(listening)
+        nursery = Nursery(listening, path.parent)
         print("preloaded", flush=True)  # noqa: T201
         while True:
             asked = nursery.turn()

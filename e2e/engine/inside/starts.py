@@ -22,7 +22,7 @@ from vllm.usage.usage_lib import UsageContext
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.llm_engine import LLMEngine
 
-CASE_SECONDS = 120
+CASE_SECONDS = 240
 # Looking at a model's class in a process of its own would cost a full import each time.
 registry._run_in_subprocess = lambda work: work()
 ALWAYS = ["--load-format", "dummy", "--enforce-eager", "--distributed-executor-backend", "uni"]

@@ -2,13 +2,14 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import pytest
 
 from e2e.engine import journey, preloaded
-from e2e.engine.install import VERSION, Engine
+from e2e.engine.install import VERSION
 from e2e.engine.journey import CLOSED, Life
 from e2e.engine.subjects import BLOCKS, CONTEXT_TOKENS, NAME, SEQUENCES, Subject, fake, real
 from e2e.engine.tally import Tally
@@ -37,12 +38,10 @@ def drained(subject: Subject, tmp_path_factory: pytest.TempPathFactory) -> Life:
 
 
 @pytest.fixture(scope="module")
-def killed(subject: Subject, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Life:
-    """The real one by its own command, and its engine in a process of its own: that is what dies."""
-    if subject.is_real:
-        engine: Engine = request.getfixturevalue("engine")
-        subject = real(engine, (str(engine.vllm),), request.getfixturevalue("tiny_models"), {})
-    return asyncio.run(journey.killed(subject, tmp_path_factory.mktemp("killed")))
+def killed(subject: Subject, tmp_path_factory: pytest.TempPathFactory) -> Life:
+    """The real one's engine in a process of its own: that is what dies."""
+    env = {**subject.env, "VLLM_ENABLE_V1_MULTIPROCESSING": "1"}
+    return asyncio.run(journey.killed(replace(subject, env=env), tmp_path_factory.mktemp("killed")))
 
 
 @pytest.fixture(autouse=True)
