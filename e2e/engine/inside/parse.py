@@ -5,7 +5,6 @@ import io
 import json
 import sys
 
-from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.entrypoints.launchers.cli_args import make_arg_parser
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 
@@ -14,7 +13,7 @@ for line in sys.stdin:
     said, problem = io.StringIO(), ""
     try:
         with contextlib.redirect_stderr(said):
-            AsyncEngineArgs.from_cli_args(parser.parse_args(json.loads(line)))
+            parser.parse_args(json.loads(line))
     except SystemExit:
         problem = said.getvalue().strip().splitlines()[-1]
     sys.stdout.write(json.dumps(problem) + "\n")
