@@ -43,6 +43,7 @@ READ: Final = (
     Read(names.TTFT, "histogram", frozenset({"engine", "le"})),
     Read(names.ITL, "histogram", frozenset({"engine", "le"})),
     Read(names.TIME_PER_TOKEN, "histogram", frozenset({"engine", "le"})),
+    Read(names.REQUEST, "histogram", frozenset({"engine", "le"})),
     Read(names.CACHE_CONFIG, "gauge"),
 )
 
