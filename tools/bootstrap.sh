@@ -38,7 +38,8 @@ fi
 echo "setting up .venv with $($python --version) (under a minute with a warm package cache)" >&2
 rm -rf .venv
 "$python" -m venv .venv
-.venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+# Not compiled: half the time went into modules that nobody imports; those that somebody does compile then.
+.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --require-hashes -r requirements.lock
 .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 echo "$lock" > .venv/.lock
 touch .venv/.ready
