@@ -28,6 +28,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print why a first try failed: the second hides it otherwise."""
+    for report in terminalreporter.stats.get("rerun", []):
+        terminalreporter.section(f"first try of {report.nodeid}")
+        terminalreporter.line(report.longreprtext)
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Build the programs before the first test: minutes once, which no test's timeout should have to hold."""
     if session.config.option.collectonly or not any(_needs_control_plane(item) for item in session.items):

@@ -89,7 +89,7 @@ class Terminal:
 @pytest.fixture(scope="module")
 def docs(lab: Lab) -> Terminal:
     """A person in front of a service that serves; tests take it as the one before left it."""
-    lab.plane.kubectl("create", "namespace", "llm")
+    lab.plane.kubectl.make("namespace", "llm")
     terminal = Terminal(lab, "llm")
     terminal.apply()
     terminal.until("Ready", "True")

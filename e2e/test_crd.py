@@ -267,9 +267,9 @@ def tenant_policy(kubectl: Kubectl, crd: dict[str, Any]) -> None:
     assert crd
     kubectl("apply", "--server-side", "-f", str(TENANT_POLICY))
     verbs = "--verb=get,create,patch,update"
-    kubectl("create", "clusterrole", "services-alone", verbs, "--resource=vllmservices.plimsoll.dev")
-    kubectl("create", "clusterrolebinding", "services-alone", "--clusterrole=services-alone", f"--user={TENANT}")
-    kubectl("create", "clusterrole", "deployer", "--verb=create", "--resource=deployments.apps")
+    kubectl.make("clusterrole", "services-alone", verbs, "--resource=vllmservices.plimsoll.dev")
+    kubectl.make("clusterrolebinding", "services-alone", "--clusterrole=services-alone", f"--user={TENANT}")
+    kubectl.make("clusterrole", "deployer", "--verb=create", "--resource=deployments.apps")
     asked = service(spec__engine={"image": "evil:1"})
     eventually(lambda: "allow.images" in _said(kubectl, {**asked, "metadata": {"name": "a", "namespace": "default"}}))
 
@@ -291,7 +291,7 @@ def test_who_may_only_write_services_names_nothing_that_his_rights_do_not_reach(
 ) -> None:
     wanted = service(metadata__namespace=namespace, **change)
     assert f"key allow.{key}" in _said(kubectl, wanted)
-    kubectl("create", "rolebinding", "deployer", "--clusterrole=deployer", f"--user={TENANT}", "-n", namespace)
+    kubectl.make("rolebinding", "deployer", "--clusterrole=deployer", f"--user={TENANT}", "-n", namespace)
     eventually(lambda: not _said(kubectl, wanted))
 
 

@@ -41,7 +41,7 @@ def lab() -> Iterator[Lab]:
 def kubectl(lab: Lab) -> Kubectl:
     kubectl = lab.plane.kubectl
     for name in (NAMESPACE, "team-a", "team-b"):
-        kubectl("create", "namespace", name)
+        kubectl.make("namespace", name)
     kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
     return kubectl
 

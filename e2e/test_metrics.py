@@ -218,7 +218,7 @@ def lab() -> Iterator[Lab]:
 
 @pytest.fixture(scope="module")
 def look(lab: Lab) -> Look:
-    lab.plane.kubectl("create", "namespace", "faults")
+    lab.plane.kubectl.make("namespace", "faults")
     eventually(lambda: lab.plane.kubectl("get", "serviceaccount", "default", "-n", "faults", "--ignore-not-found"))
     return Look(lab, "faults")
 

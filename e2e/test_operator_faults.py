@@ -265,7 +265,7 @@ def test_the_crd_may_go_and_come_back(with_crd: ControlPlane, operator: Operator
 
 
 def test_one_namespace_only(with_crd: ControlPlane) -> None:
-    with_crd.kubectl("create", "namespace", "mine")
+    with_crd.kubectl.make("namespace", "mine")
     operator = Operator(with_crd, MANIFEST, extra_env={**FAST, "PLIMSOLL_NAMESPACES": "mine"})
     operator.process.start()
     try:

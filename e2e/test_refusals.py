@@ -5,6 +5,7 @@ All cases stand side by side, each in a namespace of its own, so that the file t
 
 import json
 import os
+import secrets
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -231,7 +232,7 @@ def kubectl(lab: Lab) -> Kubectl:
 def broken(lab: Lab, kubectl: Kubectl) -> Lab:
     """Every case with its service, and one service that nothing is wrong with."""
     for name in (*CASES, "bystander"):
-        kubectl("create", "namespace", name)
+        kubectl.make("namespace", name)
     for name, case in CASES.items():
         if case.before:
             kubectl.apply(*_in(name, case.before))
@@ -351,17 +352,22 @@ def test_a_namespace_goes_with_all_that_is_in_it(lab: Lab, kubectl: Kubectl) -> 
     Without pods, since Kubernetes looks at a namespace again only after half their grace period.
     """
     parked: dict[str, Any] = {"scaling": {"mode": "Fixed"}, "replicas": 0}
-    kubectl("create", "namespace", "leaving")
-    kubectl.apply(manifest("svc", "leaving", **parked), manifest("wrong", "leaving", contextTokens=300_000))
-    look = Look(lab, "leaving")
+    leaving = f"leaving-{secrets.token_hex(4)}"
+    kubectl("create", "namespace", leaving)
+    kubectl.apply(manifest("svc", leaving, **parked), manifest("wrong", leaving, contextTokens=300_000))
+    look = Look(lab, leaving)
     look.until("svc", "Ready", "True", "Parked")
     look.until("wrong", "Stalled", "True")
-    kubectl("delete", "namespace", "leaving", "--wait=false")
+    kubectl("delete", "namespace", leaving, "--wait=false")
     kubectl.apply(manifest("bystander", "default"))
-    eventually(lambda: not kubectl("get", "namespace", "leaving", "--ignore-not-found"), within_seconds=90)
+    eventually(
+        lambda: not kubectl("get", "namespace", leaving, "--ignore-not-found"),
+        within_seconds=90,
+        otherwise=lambda: kubectl("get", "namespace", leaving, "--ignore-not-found", "-o", "yaml"),
+    )
     Look(lab, "default").until("bystander", "Ready", "True")
-    kubectl("create", "namespace", "leaving")
-    kubectl.apply(manifest("svc", "leaving", **parked))
+    kubectl("create", "namespace", leaving)
+    kubectl.apply(manifest("svc", leaving, **parked))
     look.until("svc", "Ready", "True", "Parked")
     assert lab.operator is not None
     assert "Traceback" not in lab.operator.process.log.read_text()

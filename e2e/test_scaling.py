@@ -207,7 +207,7 @@ def test_prometheus_away_moves_nothing_and_comes_back(lab: Lab, apply: Apply, lo
 
 def test_the_last_gpus_go_to_who_is_more_important(lab: Lab, apply: Apply, look: Look) -> None:
     kubectl = lab.plane.kubectl
-    kubectl("create", "namespace", "important")
+    kubectl.make("namespace", "important")
     important = Look(lab, "important")
     spec: dict[str, Any] = {"engine": SMALL, "contextTokens": 8192, "hardware": {"gpu": L40S, "maxGPUs": 4}}
     spec["model"] = {"id": "Qwen/Qwen3-8B"}
@@ -222,7 +222,7 @@ def test_the_last_gpus_go_to_who_is_more_important(lab: Lab, apply: Apply, look:
             eventually(lambda: count(look, "lesser") == 1, within_seconds=30)
         assert "Limits" in [entry["reason"] for entry in decisions(look, "lesser")]
     finally:
-        kubectl("delete", "namespace", "important", "--wait=false")
+        kubectl("delete", "vllm", "--all", "-n", "important", "--wait=false")
 
 
 def test_a_service_sleeps_and_is_woken_by_requests_at_the_gateway(lab: Lab, apply: Apply, look: Look) -> None:

@@ -205,7 +205,7 @@ def test_with_roles_in_two_namespaces_and_no_right_on_the_cluster(
     plane: ControlPlane, audit: AuditLog, start: Start, tmp_path: Path
 ) -> None:
     for namespace in ("team-a", "team-b", "team-c"):
-        plane.kubectl("create", "namespace", namespace)
+        plane.kubectl.make("namespace", namespace)
     rendered = yaml.safe_load_all(plane.kubectl("kustomize", str(NAMESPACED)))
     documents = [d for d in rendered if d["kind"] in RIGHTS]
     assert not [d["kind"] for d in documents if d["kind"].startswith("Cluster")]

@@ -26,8 +26,9 @@ NODES: Final = "2*NVIDIA-H100-80GB-HBM3:8,1*NVIDIA-L40S:8"
 KINDS: Final[dict[str, Kind]] = {kind.kind: kind for kind in (*CHILDREN, SERVICES)}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def lab() -> Iterator[Lab]:
+    """One for each try: a recording names its namespace, and can be laid down only once."""
     with Lab(LabOptions(nodes=NODES, load_seconds=1.0, operator=False)) as lab:
         create_account(lab.plane.kubectl, MANIFEST)
         yield lab

@@ -43,3 +43,7 @@ class Kubectl:
         """Server-side apply of objects given as plain dicts."""
         listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         return self("apply", "--server-side", "-f", "-", stdin=json.dumps(listed))
+
+    def make(self, *args: str) -> str:
+        """`kubectl create`, which may be said twice: a test's second try finds what the first one made."""
+        return self("apply", "--server-side", "-f", "-", stdin=self("create", *args, "--dry-run=client", "-o", "json"))
