@@ -26,19 +26,29 @@ def _flags(engine: Engine, root: Path) -> str:
 def _layouts(engine: Engine, root: Path) -> str:
     before = [row for row in store.read_rows(root, store.LAYOUTS) if row["version"] != VERSION]
     rows = list(asked.layouts(engine, store.models(root), store.newest(before)))
-    store.put_rows(root, store.LAYOUTS, rows)
+    store.put_layouts(root, rows)
     return f"{sum('error' not in row for row in rows)} pools and {sum('error' in row for row in rows)} refusals"
 
 
-def _logs(engine: Engine, root: Path) -> str:
+def _start(engine: Engine, root: Path) -> str:
     start, page = asked.served(engine)
     store.put_page(root, VERSION, page)
-    rows = [start, *asked.refused(engine)]
-    store.put_rows(root, store.LOGS, rows)
-    return f"a page of metrics, a start of {len(start['stdout'])} lines, {len(rows) - 1} refusals"
+    store.put_logs(root, [start])
+    return f"a page of metrics, and a start of {len(start['stdout'])} lines"
 
 
-PARTS: Final[Mapping[str, Callable[[Engine, Path], str]]] = {"flags": _flags, "layouts": _layouts, "logs": _logs}
+def _refusals(engine: Engine, root: Path) -> str:
+    rows = list(asked.refused(engine))
+    store.put_logs(root, rows)
+    return f"{len(rows)} refusals"
+
+
+PARTS: Final[Mapping[str, Callable[[Engine, Path], str]]] = {
+    "flags": _flags,
+    "layouts": _layouts,
+    "start": _start,
+    "refusals": _refusals,
+}
 
 
 def main(arguments: Sequence[str]) -> int:

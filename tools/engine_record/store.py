@@ -27,10 +27,10 @@ def release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split("."))
 
 
-def beside(rows: Iterable[Row], added: Sequence[Row]) -> list[Row]:
-    """All rows with those of the added release in place of its former ones, releases in order."""
-    versions = {row["version"] for row in added}
-    kept = [row for row in rows if row["version"] not in versions]
+def beside(rows: Iterable[Row], added: Sequence[Row], *, by: Sequence[str] = ("version",)) -> list[Row]:
+    """All rows with the added ones in place of those that agree with one of them in `by`; releases in order."""
+    replaced = {tuple(row[key] for key in by) for row in added}
+    kept = [row for row in rows if tuple(row[key] for key in by) not in replaced]
     return sorted([*kept, *added], key=lambda row: release(row["version"]))
 
 
@@ -68,9 +68,17 @@ def put_page(root: Path, version: str, page: str) -> None:
     _write(root / PAGES / f"metrics-{version}.txt.gz", of_ours(page))
 
 
-def put_rows(root: Path, path: Path, added: Sequence[Row]) -> None:
-    rows = beside(read_rows(root, path), added)
-    _write(root / path, "".join(json.dumps(row) + "\n" for row in rows))
+def put_layouts(root: Path, added: Sequence[Row]) -> None:
+    _write_rows(root / LAYOUTS, beside(read_rows(root, LAYOUTS), added))
+
+
+def put_logs(root: Path, added: Sequence[Row]) -> None:
+    """Case by case: a start and the refusals are recorded apart."""
+    _write_rows(root / LOGS, beside(read_rows(root, LOGS), added, by=("version", "case")))
+
+
+def _write_rows(path: Path, rows: Iterable[Row]) -> None:
+    _write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _read(path: Path) -> str:

@@ -42,11 +42,19 @@ def test_a_new_release_is_the_last_of_the_packed_flags(checkout: Path) -> None:
 def test_rows_of_a_release_replace_its_former_ones(checkout: Path) -> None:
     before = store.read_rows(checkout, store.LAYOUTS)
     row = {"version": "0.28.0", "config": "llama", "flags": {}, "pool_bytes": 1, "error": "none"}
-    store.put_rows(checkout, store.LAYOUTS, [row])
+    store.put_layouts(checkout, [row])
     after = store.read_rows(checkout, store.LAYOUTS)
     assert [each for each in after if each["version"] == "0.28.0"] == [row]
     others = [each for each in before if each["version"] != "0.28.0"]
     assert [each for each in after if each != row] == sorted(others, key=lambda each: store.release(each["version"]))
+
+
+def test_a_case_of_a_log_replaces_that_case_alone(checkout: Path) -> None:
+    before = [(row["version"], row["case"]) for row in store.read_rows(checkout, store.LOGS)]
+    store.put_logs(checkout, [{"version": "0.32.0", "case": "start", "exit_code": 0, "stdout": [], "stderr": []}])
+    after = store.read_rows(checkout, store.LOGS)
+    assert sorted((row["version"], row["case"]) for row in after) == sorted(before)
+    assert [row["stdout"] for row in after if (row["version"], row["case"]) == ("0.32.0", "start")] == [[]]
 
 
 def test_the_newest_rows_are_those_of_the_highest_number() -> None:
