@@ -13,6 +13,7 @@ from plimsoll.api import experiment_reasons, names, reasons
 from plimsoll.api.reason import Reason
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children, Live
+from plimsoll.control.gates import Gates
 from plimsoll.control.planning import Planner
 from plimsoll.control.survey import Survey
 from plimsoll.core import experiment as core
@@ -36,8 +37,6 @@ RETUNE: Final = "Retune"
 LEAST_REPLICAS: Final = 2
 """So many must serve beside canary and control: with one alone, a third of the users would meet a bad canary."""
 AIMS: Final[Mapping[str, Aim]] = {"DecodeBound": "token"}
-UNTRIED: Final = ("KVCacheDtype",)
-"""Changes answers, which no load signal shows: recommended, never tried on users."""
 TRIAL_PODS: Final = 2
 AT_ONCE_SECONDS: Final = 0.1
 
@@ -86,6 +85,7 @@ class Experiments:
     planner: Planner
     children: Children
     survey: Survey
+    gates: Gates
     wall_seconds: Callable[[], float]
     timing: Timing = field(default_factory=Timing)
     _windows: dict[Key, tuple[float, dict[int, Pair]]] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Experiments:
         after = Record(running, past, record.answered if waits else seen.request.wish)
         due = core.due_seconds(running, self.wall_seconds(), self.timing) if running else None
         again = due if running == record.experiment else AT_ONCE_SECONDS
-        condition = _condition(running, seen, past, why_not)
+        condition = _condition(running, seen, past, why_not, self._ungated(_proposal(seen), seen))
         return Trial(after.written(), condition, tuple(_entries(record, after)), again)
 
     # What is seen.
@@ -139,7 +139,7 @@ class Experiments:
         target, now = seen.target, self.wall_seconds()
         tried = running.proposal
         flags = tuned.flags_of(seen.request, target) if target else {}
-        pods = {pod.track: pod for pod in self.cache.pods(seen.key, TRIAL_TRACKS) if pod.phase != "terminating"}
+        pods = {pod.track: pod for pod in self._trial_pods(seen.key)}
         return Scene(
             now=now,
             base=target.name if target else "",
@@ -149,7 +149,9 @@ class Experiments:
             control=_trial_pod(pods.get(names.TRACK_CONTROL)),
             pairs=await self._pairs(seen.key, running, pods) if running.phase == "Measuring" else (),
             start_seconds=float(target.deadline_seconds) if target else 0.0,
-            stop=_stop(seen, tried),
+            gate=self.gates.seen(seen.request, running, seen.live),
+            gate_seconds=self.gates.seconds(seen.request),
+            stop=_stop(seen, running) or (running.behind_gate and self.gates.missing(seen.request)) or "",
             wish=wish.partition(" ")[0],
             worse=_worse(seen, running),
             targets=seen.targets,
@@ -200,15 +202,26 @@ class Experiments:
                 proposal.basis,
             )
             return None, (*past, turned_down), ""
+        if no_gate := self._ungated(proposal, seen):
+            return None, past, no_gate
         approved = wish.startswith("approve")
         tuning = seen.request.spec.tuning
         if not approved and (tuning.mode != "Auto" or proposal.setting not in tuning.allow):
             return None, past, ""
         early = "" if approved else core.over_budget(past, now, self.timing)
-        why_not = early or _unfit(seen) or await self._no_room(seen)
+        left = "a quality gate of the last experiment is still there" if self._leftovers(seen) else ""
+        why_not = early or _unfit(seen) or left or await self._no_room(seen)
         if why_not:
             return None, past, why_not
         return core.begin(proposal, seen.target.name, now, late=seen.late), past, ""
+
+    def _ungated(self, proposal: Proposal | None, seen: Situation) -> str:
+        """Why a change of answers may not be tried, because nobody would judge them."""
+        gated = proposal is not None and proposal.setting in core.GATED
+        return self.gates.missing(seen.request) if gated else ""
+
+    def _leftovers(self, seen: Situation) -> bool:
+        return bool(self.gates.leftovers(seen.request, seen.live))
 
     async def _no_room(self, seen: Situation) -> str:
         """Why there are no GPUs for two more pods."""
@@ -245,6 +258,7 @@ class Experiments:
         if stored is None or not stored.on_trial:
             for track in TRIAL_TRACKS:
                 await self.children.drop(seen.request, DEPLOYMENTS, trial_name(seen.key.name, track), seen.live)
+            await self.gates.drop(seen.request, seen.live)
             return ""
         return await self._made(seen, stored) if running is not None and running.on_trial else ""
 
@@ -259,13 +273,18 @@ class Experiments:
             revision = seen.target if track == names.TRACK_CONTROL else await self._tried(seen, flags)
             if revision is None:
                 return "planning with it does not hold any more"
-            manifest = trial_deployment(rollout.owner(seen.request), revision, track)
+            manifest = trial_deployment(rollout.owner(seen.request), revision, track, gated=running.gated)
             applied = await self.children.bring(
                 seen.request, [manifest], trial_workload(seen.key.name, track), 1, seen.live
             )
             if applied.blocked:
                 return applied.blocked.message
-        return ""
+        if not running.gated:
+            return ""
+        return await self.gates.bring(seen.request, seen.target, running, seen.live, self._trial_pods(seen.key))
+
+    def _trial_pods(self, key: Key) -> list[PodState]:
+        return [pod for pod in self.cache.pods(key, TRIAL_TRACKS) if pod.phase != "terminating"]
 
     async def _tried(self, seen: Situation, flags: Mapping[str, str]) -> Revision | None:
         """What the canary runs: the plan with the flag, and all others as they are kept."""
@@ -299,7 +318,7 @@ def _back(flags: Mapping[str, str], tried: Proposal) -> dict[str, str]:
 def _proposal(seen: Situation) -> Proposal | None:
     """The recommendation, as something to try."""
     advice = seen.advice
-    if not advice or not seen.finding or advice["setting"] in UNTRIED:
+    if not advice or not seen.finding:
         return None
     aim = AIMS.get(seen.finding, "ttft")
     setting, flag, before, after, why = (str(advice[key]) for key in ("setting", "flag", "from", "to", "why"))
@@ -311,9 +330,10 @@ def _basis(seen: Situation, finding: str) -> str:
 
 
 def basis_of(request: Request, revision: Revision | None, finding: str) -> str:
-    """On what grounds a change is tried: what was asked for, the engine, and what limits the service."""
+    """On what grounds a change is tried: what was asked for, the engine, what limits the service, and who judges."""
     version = revision.plan["choice"]["engineVersion"] if revision else ""
-    return digest([request.planned, version, finding])
+    gate = request.spec.tuning.quality_gate
+    return digest([request.planned, version, finding, *([gate.model_dump()] if gate else [])])
 
 
 def _unfit(seen: Situation) -> str:
@@ -334,14 +354,17 @@ def _unfit(seen: Situation) -> str:
     return ""
 
 
-def _stop(seen: Situation, tried: Proposal) -> str:
+def _stop(seen: Situation, running: Experiment) -> str:
     """Why an experiment that runs may not go on."""
+    tried = running.proposal
     if seen.request.spec.tuning.mode == "Off":
         return "spec.tuning.mode is Off"
     if seen.request.held_because:
         return seen.request.held_because
     if tuned.pinned(seen.request, tried.flag):
         return f"{tried.flag} stands in spec.engine.extraArgs now"
+    if running.behind_gate and tried.basis != _basis(seen, tried.finding):
+        return "spec.tuning.qualityGate is another one now"
     each = rollout.gpus_per_replica(seen.target) if seen.target else 0
     if (seen.replicas + TRIAL_PODS) * each > seen.request.spec.hardware.max_gpus:
         return "hardware.maxGPUs leaves no room for it any more"
@@ -366,16 +389,20 @@ def _trial_pod(pod: PodState | None) -> TrialPod | None:
     failed = ""
     if pod.phase == "failing":
         failed = pod.obstacle.message if pod.obstacle else "its container ended"
-    return TrialPod(pod.phase == "ready", failed)
+    return TrialPod(pod.phase == "ready" or pod.answers, failed)
 
 
-def _condition(running: Experiment | None, seen: Situation, past: Sequence[Past], why_not: str) -> Condition:
+def _condition(
+    running: Experiment | None, seen: Situation, past: Sequence[Past], why_not: str, no_gate: str
+) -> Condition:
     """Experimenting, as it is now."""
     if running is not None:
         return _say("True", _RUNS[running.phase], _sentence(running))
     if seen.request.spec.tuning.mode == "Off":
         return _say("False", reasons.DISABLED, "spec.tuning.mode is Off")
     proposal = _proposal(seen)
+    if proposal and no_gate:
+        return _say("False", experiment_reasons.GATE_MISSING, f"{_change(proposal)}: {no_gate}")
     if proposal and why_not:
         return _say("False", experiment_reasons.NOT_NOW, f"{_change(proposal)}: not now, {why_not}")
     if proposal:
@@ -386,6 +413,7 @@ def _condition(running: Experiment | None, seen: Situation, past: Sequence[Past]
 
 _RUNS: Final[Mapping[str, Reason]] = {
     **dict.fromkeys(core.ON_TRIAL, experiment_reasons.TRYING),
+    "Gating": experiment_reasons.GATING,
     "Keeping": experiment_reasons.KEEPING,
     "Watching": experiment_reasons.WATCHING,
     "Reverting": experiment_reasons.REVERTING,
@@ -403,6 +431,7 @@ def _change(proposal: Proposal) -> str:
 def _sentence(running: Experiment) -> str:
     words = {
         "Starting": "canary and control are starting",
+        "Gating": "the quality gate compares a candidate with a baseline; neither takes users' requests",
         "Warming": "canary and control warm up",
         "Measuring": "canary and control are compared",
         "Keeping": f"kept and rolling out: {running.verdict}",
@@ -416,6 +445,10 @@ def _entries(before: Record, after: Record) -> list[Entry]:
     """What is worth an entry among the decisions: a beginning, a keep, an end."""
     found = [_entry(past.outcome, past.why, past) for past in after.past[len(before.past) :]]
     now, then = after.experiment, before.experiment
+    if now is not None and then is not None and now.gate != then.gate:
+        found.append(
+            Entry(RETUNE, "GatePassed", now.gate, inputs={"tried": f"{now.proposal.flag} {now.proposal.after}"})
+        )
     if now is not None and (then is None or then.phase != now.phase) and now.phase in ("Starting", "Keeping"):
         tried = now.proposal
         why = tried.why if now.phase == "Starting" else now.verdict

@@ -4,9 +4,11 @@ Everything that the next step depends on stands in the cluster: the phase in the
 what was kept in a ControllerRevision, the figures in Prometheus. An operator that dies at any step goes on at that
 step; a status that is lost ends the experiment, since pods that no status explains are removed.
 
-    Starting → Warming → Measuring → (verdict) → Keeping → Watching → kept
+    Starting → (Gating →) Warming → Measuring → (verdict) → Keeping → Watching → kept
                   any harm, any doubt → the pods go, nothing has changed
                                        Watching, or a kept change → Reverting → as before
+
+A change of answers passes a quality gate first (``core/gate.py``): until it has, neither pod takes a user's request.
 """
 
 from collections.abc import Sequence
@@ -14,13 +16,16 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from plimsoll.core import judge
+from plimsoll.core.gate import RUNNING, GateSeen
 from plimsoll.core.judge import Aim, Pair, Question
 
-Phase = Literal["Starting", "Warming", "Measuring", "Keeping", "Watching", "Reverting"]
+Phase = Literal["Starting", "Gating", "Warming", "Measuring", "Keeping", "Watching", "Reverting"]
 Outcome = Literal["kept", "rolled back", "inconclusive", "abandoned", "rejected", "reverted"]
 
-ON_TRIAL: Final = ("Starting", "Warming", "Measuring")
+ON_TRIAL: Final = ("Starting", "Gating", "Warming", "Measuring")
 """Phases in which canary and control are to run."""
+GATED: Final = ("KVCacheDtype",)
+"""Settings that change answers, which no load signal shows: never tried on users before a quality gate has passed."""
 FAILURES: Final = ("rolled back", "inconclusive", "rejected", "reverted")
 """Outcomes after which the same change is not tried again while its grounds are the same."""
 
@@ -88,6 +93,18 @@ class Experiment:
     verdict: str = ""
     late_before: bool = False
     """A latency target was missed already when it began."""
+    gate: str = ""
+    """What the quality gate found, once it has passed."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether a quality gate stands before it."""
+        return self.proposal.setting in GATED
+
+    @property
+    def behind_gate(self) -> bool:
+        """Whether its pods may not take users' requests (yet)."""
+        return self.gated and self.phase in ("Starting", "Gating")
 
     @property
     def on_trial(self) -> bool:
@@ -117,6 +134,7 @@ class TrialPod:
     """What the one pod of a track is doing."""
 
     ready: bool
+    """It can answer: users' requests too, unless a quality gate stands before them."""
     failed: str = ""
     """Why it will not serve, or has stopped: a crash, an image that does not come."""
 
@@ -138,6 +156,10 @@ class Scene:
     """Windows measured so far, oldest first."""
     start_seconds: float = 600.0
     """How long a pod may take to become ready."""
+    gate: GateSeen = RUNNING
+    """How far the quality gate is."""
+    gate_seconds: float = 1800.0
+    """How long it may take, whatever happens to it meanwhile."""
     stop: str = ""
     """Why there may be no experiment at all any more; empty: there may."""
     wish: str = ""
@@ -228,11 +250,26 @@ def _on_trial(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
     ready = bool(scene.canary and scene.canary.ready and scene.control and scene.control.ready)
     if experiment.phase == "Starting":
         if ready:
-            return Next(experiment.at("Warming", now))
+            return Next(experiment.at("Gating" if experiment.gated else "Warming", now))
         return _late(experiment, scene) if inside > scene.start_seconds else Next(experiment)
+    if experiment.phase == "Gating":
+        return _gating(experiment, scene)
     if experiment.phase == "Warming":
         return Next(experiment.at("Measuring", now) if inside >= timing.warm_up_seconds else experiment)
     return _measuring(experiment, scene, timing)
+
+
+def _gating(experiment: Experiment, scene: Scene) -> Next:
+    """Only what has passed goes on; what takes too long has not."""
+    now, inside = scene.now, scene.now - experiment.since
+    if scene.gate.outcome == "passed":
+        return Next(replace(experiment.at("Warming", now), gate=scene.gate.why))
+    if scene.gate.outcome == "failed":
+        return _over(experiment, now, "rolled back", f"the quality gate did not pass: {scene.gate.why}")
+    if inside > scene.gate_seconds:
+        said = f": {scene.gate.why}" if scene.gate.why else ""
+        return _over(experiment, now, "rolled back", f"the quality gate had no result in {inside:.0f} s{said}")
+    return Next(experiment)
 
 
 def _lost(experiment: Experiment, scene: Scene) -> Next | None:
@@ -266,7 +303,8 @@ def _measuring(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
     question = Question(experiment.proposal.aim, timing.windows, *scene.targets)
     verdict = judge.judge(scene.pairs, question)
     if verdict.outcome == "keep":
-        return Next(experiment.at("Keeping", scene.now, verdict.why))
+        gate = f"; quality gate: {experiment.gate}" if experiment.gate else ""
+        return Next(experiment.at("Keeping", scene.now, f"{verdict.why}{gate}"))
     outcome: Outcome = "rolled back" if verdict.outcome == "rollback" else "inconclusive"
     return _over(experiment, scene.now, outcome, verdict.why)
 

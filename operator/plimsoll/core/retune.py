@@ -6,6 +6,7 @@ guide and ``docs/tuning.md``.
 """
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +17,7 @@ from plimsoll.core.demand import FILLED
 from plimsoll.core.plan.extra_args import BadFlagError, read_argv
 from plimsoll.core.plan.release import rules_of
 from plimsoll.core.plan.result import Plan, Refusal, to_json
+from plimsoll.facts import gpus
 
 MOST_UTILISATION: Final = 0.95
 """Above it the first allocation beside the pool ends the engine."""
@@ -26,6 +28,8 @@ MOST_SEQUENCES: Final = 1024
 SEQUENCE_STEP: Final = 8
 LEAST_STEP_TOKENS: Final = 1024
 MOST_STEP_TOKENS: Final = 32768
+WORTH_A_REPLICA: Final = 1.5
+"""A pool so much larger carries the tokens of a fleet of three in two replicas."""
 WORTH: Final = 0.02
 """A pool that grows by less is not worth a restart."""
 NOTHING_KEPT: Final[Mapping[str, str]] = {}
@@ -34,7 +38,10 @@ JUDGED_BY: Final[Mapping[str, str]] = {
     "MaxNumSeqs": f"{_CANARY}: time to first token, time per token",
     "MaxNumBatchedTokens": f"{_CANARY}: time to first token, time per token",
     "GPUMemoryUtilization": f"{_CANARY}: time to first token, preemptions, restarts",
-    "KVCacheDtype": "you: compare answers on your own prompts; it is never tried by itself",
+    "KVCacheDtype": (
+        "the quality gate that spec.tuning.qualityGate names, and only then a canary (docs/tuning.md); without one "
+        "you: compare answers on your own prompts"
+    ),
 }
 FIXED: Final = ("gpu", "gpusPerReplica", "nodesPerReplica", "tensorParallel", "pipelineParallel", "dataParallel")
 
@@ -149,6 +156,10 @@ def _expected(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
     old, new = before["kv"]["tokens"], after["kv"]["tokens"]
     if abs(new - old) >= WORTH * old:
         yield f"KV cache of an engine {old:,} -> {new:,} tokens ({new / old - 1:+.0%})"
+    if (was := before.get("plannedReplicas")) and (now := after["choice"].get("replicas")) and was != now:
+        yield f"replicas for the load of the spec: {was} -> {now}"
+    elif new >= WORTH_A_REPLICA * old:
+        yield f"{math.floor(10 * new / old) / 10:g} replicas' KV cache in one: as many tokens with fewer of them"
     flags = [_flags(before, each["choice"]["args"]) for each in (before, after)]
     for name, words in (("max_num_seqs", "requests at once, at most"), ("max_num_batched_tokens", "tokens a step")):
         was, now = (each.get(name) for each in flags)
@@ -181,10 +192,16 @@ def _more_cache(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
     if after > now > 0 and not flags.get("kv_cache_memory_bytes"):
         risk = "less memory is left beside the KV cache: a long prompt or another process may end the engine"
         yield Change("GPUMemoryUtilization", "--gpu-memory-utilization", f"{after:g}", risk)
-    if str(flags.get("kv_cache_dtype", "auto")) in ("auto", "bfloat16"):
+    if str(flags.get("kv_cache_dtype", "auto")) in ("auto", "bfloat16") and _computes_fp8(plan):
         risk = "answers change a little: compare them on your own prompts before users see them"
         yield Change("KVCacheDtype", "--kv-cache-dtype", "fp8", risk)
     yield from _fewer_than_fit(flags, plan)
+
+
+def _computes_fp8(plan: Mapping[str, Any]) -> bool:
+    """Older GPUs convert at every step, and leave the quickest attention kernels for it: more tokens, each slower."""
+    gpu = gpus.find(str(plan["choice"]["gpu"]))
+    return gpu is not None and gpu.supports("fp8")
 
 
 def _fewer_than_fit(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
