@@ -109,6 +109,7 @@ INERT: Final[Mapping[str, str]] = {
     "scaling.activation.idleAfter": "how long without requests before the last replica goes",
     "tuning.mode": "no experiment is made yet",
     "tuning.allow": "no experiment is made yet",
+    "tuning.load": "counts once there were days of traffic",
     "rollout.noSpareGPU": "counts in a roll-out that finds no spare GPU",
     "routing.endpointPicker.service": "counts where InferencePools are served",
     "routing.endpointPicker.port": "counts where InferencePools are served",
