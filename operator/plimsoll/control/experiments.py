@@ -201,8 +201,7 @@ class Experiments:
             )
             return None, (*past, turned_down), ""
         approved = wish.startswith("approve")
-        tuning = seen.request.spec.tuning
-        if not approved and (tuning.mode != "Auto" or proposal.setting not in tuning.allow):
+        if not approved and proposal.setting not in by_itself(seen.request):
             return None, past, ""
         early = "" if approved else core.over_budget(past, now, self.timing)
         why_not = early or _unfit(seen) or await self._no_room(seen)
@@ -272,6 +271,12 @@ class Experiments:
         request = tuned.with_flags(tuned.without_flags(seen.request), flags)
         plan = await self.planner.plan(request)
         return rollout.render(request, plan, 0) if isinstance(plan, Plan) else None
+
+
+def by_itself(request: Request) -> frozenset[str]:
+    """Settings that may be tried without anybody's word."""
+    tuning = request.spec.tuning
+    return frozenset(tuning.allow).difference(UNTRIED) if tuning.mode == "Auto" else frozenset()
 
 
 def _stored(service: Mapping[str, Any]) -> Mapping[str, Any]:
