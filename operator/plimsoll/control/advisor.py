@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.control.cache import Key
+from plimsoll.control.experiments import by_itself
 from plimsoll.control.planning import Planner
 from plimsoll.core import retune
 from plimsoll.core.diagnose import Finding
@@ -58,13 +59,16 @@ class Advisor:
         if finding.word not in retune.RULES:
             self.forget(key)
             return None
-        basis = digest([request.fingerprint, revision.name, finding.word, sorted(failed)])
+        first = by_itself(request)
+        basis = digest([request.fingerprint, revision.name, finding.word, sorted(failed), sorted(first)])
         if (known := self._known.get(key)) is None or known[0] != basis:
             # Against the plan that runs: what else planning again would change is not this flag's doing.
             planning = await self.planner.what_if(as_planned(request, revision))
             if planning is None:
                 return None
             own = without_flags(request).spec
-            found = retune.recommend(finding.word, finding.message, revision.plan, own, planning, request.tuned, failed)
+            found = retune.recommend(
+                finding.word, finding.message, revision.plan, own, planning, request.tuned, failed, first
+            )
             known = self._known[key] = (basis, found)
         return known[1]

@@ -113,7 +113,8 @@ class Operator:
         sweep.optional = optional.usable
         pools = Pools(settings.teaching_images)
         planner = Planner(cluster, settings.namespace, clock.monotonic, outside.inventory, outside.policy, pools.of)
-        reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
+        events = EventWriter(fenced, clock, all_entries=settings.ledger_events == "all")
+        reporter = Reporter(fenced, cache, clock, events, lease)
         sampler = Sampler(outside.metrics, cache, queue, clock.monotonic, _asking(settings))
         observer, blind = Observer(sampler, pools), not sampler.configured
         traffic = TrafficWatch(sampler, clock.wall_seconds)

@@ -8,7 +8,8 @@ from plimsoll.adapters.ports import SERVICES, Clock, Cluster, ConflictError, Not
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.events import EventWriter
-from plimsoll.core import conditions, drift, ledger, status
+from plimsoll.control.ledger import record
+from plimsoll.core import chronicle, conditions, drift, ledger, status
 from plimsoll.core.conditions import Facts, Fleet
 from plimsoll.core.manifests.identity import selector_text, track_selector
 from plimsoll.core.observed import NOTHING_OBSERVED, Observed
@@ -72,9 +73,11 @@ class Reporter:
         if change == "figures" and (wait := self._wait_seconds(key)) > 0:
             return wait
         await self._write(service, after)
+        noted = chronicle.noted(before, after, service.get("spec") or {})
+        record(key, (*noted, *size.entries), self._clock.now())
         if change == "flip":
             await self._events.transitions(service, before.get("conditions") or (), decided)
-            await self._events.decisions(service, size.entries)
+            await self._events.decisions(service, size.entries, noted)
             await self._events.finding(service, (before.get("observed") or {}).get("bottleneck"), observed.finding)
         return None
 
