@@ -36,6 +36,7 @@ LOOK_SECONDS: Final = 480.0
 TRIAL_SECONDS: Final = 240.0 + 60.0 * WINDOWS
 MOST_EXPERIMENTS: Final = 4
 AIMS: Final = {"DecodeBound": "token"}
+ALLOWED: Final = ("MaxNumSeqs", "MaxNumBatchedTokens", "GPUMemoryUtilization")
 
 Flags = Mapping[str, str]
 Rate = Callable[[float], float]
@@ -129,9 +130,9 @@ def searched(scenario: Scenario, seed: int) -> End:
 def _proposal(
     scenario: Scenario, flags: Flags, finding: Finding, failed: set[tuple[str, str]]
 ) -> retune.Recommendation | None:
-    """What the operator would recommend; fp8 is never tried."""
+    """What the operator would try, with everything in ``tuning.allow``; fp8 is never tried."""
     plan = to_json(planned(scenario, tuple(sorted(flags.items()))))
-    found = retune.recommend(finding.word, finding.message, plan, scenario.spec, _planning, flags, failed)
+    found = retune.recommend(finding.word, finding.message, plan, scenario.spec, _planning, flags, failed, ALLOWED)
     return None if found is None or found.change.setting == "KVCacheDtype" else found
 
 

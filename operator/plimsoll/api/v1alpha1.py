@@ -354,6 +354,13 @@ class TuningSpec(APIModel):
             "none, and fp8 KV is never tried."
         ),
     )
+    load: Literal["Learned", "Declared"] = Field(
+        default="Learned",
+        description=(
+            "Which load the next plan and the autoscaler count with. Learned: spec.load is a floor until the traffic "
+            "of days says otherwise (docs/learning.md), status.load shows both. Declared: spec.load alone."
+        ),
+    )
 
 
 class RolloutSpec(APIModel):

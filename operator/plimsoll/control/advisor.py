@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from plimsoll.control.cache import Key
+from plimsoll.control.experiments import by_itself
 from plimsoll.control.planning import Planner
 from plimsoll.core import retune
 from plimsoll.core.diagnose import Finding
@@ -12,7 +13,7 @@ from plimsoll.core.drift import digest
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.request import Request
 from plimsoll.core.retune import Recommendation
-from plimsoll.core.tuned import without_flags
+from plimsoll.core.tuned import as_planned, without_flags
 
 
 @dataclass
@@ -58,12 +59,16 @@ class Advisor:
         if finding.word not in retune.RULES:
             self.forget(key)
             return None
-        basis = digest([request.fingerprint, revision.name, finding.word, sorted(failed)])
+        first = by_itself(request)
+        basis = digest([request.fingerprint, revision.name, finding.word, sorted(failed), sorted(first)])
         if (known := self._known.get(key)) is None or known[0] != basis:
-            planning = await self.planner.what_if(request)
+            # Against the plan that runs: what else planning again would change is not this flag's doing.
+            planning = await self.planner.what_if(as_planned(request, revision))
             if planning is None:
                 return None
             own = without_flags(request).spec
-            found = retune.recommend(finding.word, finding.message, revision.plan, own, planning, request.tuned, failed)
+            found = retune.recommend(
+                finding.word, finding.message, revision.plan, own, planning, request.tuned, failed, first
+            )
             known = self._known[key] = (basis, found)
         return known[1]

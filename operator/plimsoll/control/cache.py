@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from plimsoll.adapters.ports import CHILDREN, DEPLOYMENTS, JOBS, LEADER_WORKER_SETS, OPTIONAL, PODS, SERVICES, Kind
 from plimsoll.api import names
+from plimsoll.core.managers import holders
 from plimsoll.core.manifests.group import read_status
 from plimsoll.core.pods import FLEET_TRACKS, PodState, pod_state
 from plimsoll.core.stable_text import stable
@@ -173,6 +174,8 @@ def _compact(kind: Kind, obj: Mapping[str, Any]) -> bytes:
         trimmed.pop("status", None)
     managers = {m.get("manager") for m in obj["metadata"].get("managedFields") or ()}
     body = {"metadata": meta, **trimmed, "managers": sorted(m for m in managers if m)}
+    if kind in (DEPLOYMENTS, LEADER_WORKER_SETS):
+        body["countedBy"] = holders(obj, "spec", "replicas")
     return json.dumps(body, separators=(",", ":"), sort_keys=True).encode()
 
 

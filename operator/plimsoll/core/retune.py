@@ -100,11 +100,13 @@ def recommend(
     planning: Planning,
     kept: Mapping[str, str] = NOTHING_KEPT,
     failed: Collection[tuple[str, str]] = (),
+    first: Collection[str] = (),
 ) -> Recommendation | None:
     """The first change that helps against a finding and holds; None where no flag would, or all are the user's.
 
     ``plan`` is the kept plan that runs, ``planning`` makes one of a ``spec`` as the user wrote it. ``kept``: flags that
-    experiments have found since, ``failed``: flags and values that were tried in vain.
+    experiments have found since, ``failed``: flags and values that were tried in vain. ``first``: settings that come
+    before all others, since they may be tried by themselves: what waits for a person must not stand in their way.
     """
     rule = RULES.get(finding)
     if rule is None:
@@ -115,7 +117,7 @@ def recommend(
         return None
     tried = (
         _tried(change, flags, why, plan, spec, planning, kept)
-        for change in rule(flags, plan)
+        for change in sorted(rule(flags, plan), key=lambda change: change.setting not in first)
         if change.dest not in own and (change.flag, change.after) not in failed
     )
     return next((found for found in tried if found is not None), None)

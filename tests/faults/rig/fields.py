@@ -107,8 +107,9 @@ CHANGES: Final = (
 INERT: Final[Mapping[str, str]] = {
     "slo.percentile": "which percentile is measured; it changes nothing before there is traffic",
     "scaling.activation.idleAfter": "how long without requests before the last replica goes",
-    "tuning.mode": "no experiment is made yet",
-    "tuning.allow": "no experiment is made yet",
+    "tuning.mode": "who turns a setting, once something limits the service",
+    "tuning.allow": "which settings are tried by themselves, once something limits the service",
+    "tuning.load": "counts once there were days of traffic",
     "rollout.noSpareGPU": "counts in a roll-out that finds no spare GPU",
     "routing.endpointPicker.service": "counts where InferencePools are served",
     "routing.endpointPicker.port": "counts where InferencePools are served",

@@ -78,6 +78,27 @@ async def test_it_is_planned_once_while_the_same_limits(advisor: Advisor, planne
     assert planner.asked == 2
 
 
+@pytest.mark.parametrize(
+    ("tuning", "setting"),
+    [
+        ({"mode": "Auto", "allow": ["MaxNumBatchedTokens"]}, "GPUMemoryUtilization"),
+        ({"mode": "Auto", "allow": ["MaxNumSeqs", "KVCacheDtype"]}, "MaxNumSeqs"),
+        ({"mode": "Recommend", "allow": ["MaxNumSeqs"]}, "GPUMemoryUtilization"),
+    ],
+)
+async def test_in_auto_what_is_allowed_is_not_hidden_by_what_is_not(
+    advisor: Advisor, tuning: dict[str, Any], setting: str
+) -> None:
+    cautious = {"extraArgs": ["--gpu-memory-utilization=0.85", "--max-num-seqs=256"]}
+    request = request_of(tuning=tuning)
+    revision = revision_of(request_of(engine=cautious))
+    revision.plan["typical"]["blocks"] = revision.plan["kv"]["numBlocks"] // 16
+    full = Finding(findings.KV_BOUND, "the pool is full, and 12 wait")
+    found = await advisor.advise(KEY, request, revision, full, {})
+    assert found is not None
+    assert found["setting"] == setting
+
+
 async def test_it_goes_with_its_reason_and_stays_while_nothing_is_known(advisor: Advisor) -> None:
     request = request_of()
     revision = revision_of(request)

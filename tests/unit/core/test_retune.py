@@ -71,6 +71,23 @@ def test_more_of_the_gpu_comes_before_fewer_bits() -> None:
     assert "tokens (+" in found.expected
 
 
+@pytest.mark.parametrize(
+    ("allowed", "turned_first"),
+    [
+        ((), "GPUMemoryUtilization"),
+        (("MaxNumSeqs",), "MaxNumSeqs"),
+        (("MaxNumSeqs", "GPUMemoryUtilization"), "GPUMemoryUtilization"),
+        (("MaxNumBatchedTokens",), "GPUMemoryUtilization"),
+    ],
+)
+def test_what_may_be_tried_comes_before_what_waits_for_a_person(allowed: tuple[str, ...], turned_first: str) -> None:
+    plan = kept(spec("--gpu-memory-utilization=0.85", "--max-num-seqs=256"))
+    plan["typical"]["blocks"] = plan["kv"]["numBlocks"] // 16
+    found = retune.recommend("KVBound", "because", plan, spec(), planning, first=allowed)
+    assert found is not None
+    assert found.change.setting == turned_first
+
+
 def test_more_cache_is_told_in_tokens() -> None:
     found = turned("KVBound", spec(), gpu_memory_utilization="0.95")
     assert found is not None
