@@ -242,6 +242,7 @@ NAMED = [
     pytest.param({"spec__engine": {"image": "evil.example.com/vllm:1"}}, "images", id="an engine's image"),
     pytest.param({"spec__model__source": {"image": {"reference": "a/b:1"}}}, "images", id="an image with weights"),
     pytest.param({"spec__podTemplate": {"spec": SIDECAR}}, "images", id="a sidecar"),
+    pytest.param({"spec__tuning": {"qualityGate": {"podTemplate": {"spec": SIDECAR}}}}, "images", id="a quality gate"),
     pytest.param({"spec__model__configRef": {"name": "theirs"}}, "configMaps", id="a configuration"),
     pytest.param(
         {

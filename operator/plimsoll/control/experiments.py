@@ -4,7 +4,7 @@ What follows from what is decided in ``core/experiment.py``; what is stored stan
 is looked at, and canary and control are made and removed: as soon as no experiment explains them they go.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -37,6 +37,8 @@ RETUNE: Final = "Retune"
 LEAST_REPLICAS: Final = 2
 """So many must serve beside canary and control: with one alone, a third of the users would meet a bad canary."""
 AIMS: Final[Mapping[str, Aim]] = {"DecodeBound": "token"}
+GATED_FLAGS: Final = frozenset({"--kv-cache-dtype"})
+"""Flags of the settings that change answers: what was kept of them is for the engine and the GPU that were judged."""
 TRIAL_PODS: Final = 2
 AT_ONCE_SECONDS: Final = 0.1
 
@@ -102,8 +104,13 @@ class Experiments:
         running = current(kept)
         if not flags or (running and running.fingerprint == found.fingerprint):
             return found
-        holds = isinstance(await self.planner.plan(found, replan.known(found, kept)), Plan)
-        return found if holds else request
+        plan = await self.planner.plan(found, replan.known(found, kept))
+        if not isinstance(plan, Plan):
+            return request
+        judged = tuned.kept_flags(request, kept)
+        if running and any(flags.get(flag) == judged.get(flag) for flag in GATED_FLAGS & judged.keys()):
+            return found if _as_judged(plan, running) else tuned.with_flags(request, _without(flags, GATED_FLAGS))
+        return found
 
     def trying(self, service: Mapping[str, Any]) -> bool:
         """Whether canary and control are to run: they take a part of the traffic, so the count stays."""
@@ -318,6 +325,16 @@ def _flags(record: Record, request: Request, kept: Sequence[Revision]) -> dict[s
     if running.phase == "Keeping" and newest and newest.name == running.base and not tuned.pinned(request, tried.flag):
         return {**flags, tried.flag: tried.after}
     return flags
+
+
+def _as_judged(plan: Plan, running: Revision) -> bool:
+    """Whether a plan's engine and GPU are those that a quality gate has judged: those that run."""
+    choice = running.plan["choice"]
+    return (plan.choice.engine_version, plan.choice.gpu) == (choice["engineVersion"], choice["gpu"])
+
+
+def _without(flags: Mapping[str, str], others: Collection[str]) -> dict[str, str]:
+    return {flag: value for flag, value in flags.items() if flag not in others}
 
 
 def _back(flags: Mapping[str, str], tried: Proposal) -> dict[str, str]:

@@ -169,6 +169,11 @@ class Scene:
     targets: tuple[float | None, float | None] = (None, None)
     """Time to first token and time per token, seconds."""
 
+    @property
+    def both_ready(self) -> bool:
+        """Whether canary and control can answer."""
+        return bool(self.canary and self.canary.ready and self.control and self.control.ready)
+
 
 @dataclass(frozen=True)
 class Next:
@@ -252,9 +257,8 @@ def windows_due(experiment: Experiment, now: float, timing: Timing) -> int:
 
 def _on_trial(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
     now, inside = scene.now, scene.now - experiment.since
-    ready = bool(scene.canary and scene.canary.ready and scene.control and scene.control.ready)
     if experiment.phase == "Starting":
-        if ready:
+        if scene.both_ready:
             return Next(experiment.at("Gating" if experiment.gated else "Warming", now))
         return _late(experiment, scene) if inside > scene.start_seconds else Next(experiment)
     if experiment.phase == "Gating":
@@ -265,15 +269,16 @@ def _on_trial(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
 
 
 def _gating(experiment: Experiment, scene: Scene) -> Next:
-    """Only what has passed goes on; what takes too long has not."""
+    """Only what has passed goes on, with both pods there; what takes too long has not."""
     now, inside = scene.now, scene.now - experiment.since
-    if scene.gate.outcome == "passed":
+    if scene.gate.outcome == "passed" and scene.both_ready:
         return Next(replace(experiment.at("Warming", now), gate=scene.gate.why))
     if scene.gate.outcome == "failed":
         return _over(experiment, now, "rolled back", f"the quality gate did not pass: {scene.gate.why}")
     if inside > scene.gate_seconds:
         said = f": {scene.gate.why}" if scene.gate.why else ""
-        return _over(experiment, now, "rolled back", f"the quality gate had no result in {inside:.0f} s{said}")
+        lacks = "two ready pods" if scene.gate.outcome == "passed" else "a result"
+        return _over(experiment, now, "rolled back", f"the quality gate did not get {lacks} in {inside:.0f} s{said}")
     return Next(experiment)
 
 

@@ -193,7 +193,7 @@ FULL: Final[Mapping[str, Any]] = {
 """The pool limits it, and all that is left to turn are the bits of its values."""
 
 
-def _full_pool(world: World) -> None:
+def full_pool(world: World) -> None:
     """Two replicas whose pools are full."""
     running(**FULL)(world)
     plan = world.must(SERVICES, NAME)["status"]["plan"]
@@ -221,7 +221,7 @@ def _ended(outcome: str, dtype: str) -> Any:
     return holds
 
 
-def _gated(words: str = GATE_PASSES) -> World:
+def gated_world(words: str = GATE_PASSES) -> World:
     """A world in which it is noticed when a request could meet fp8 before a gate has passed."""
     world = World(settings=replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1, gate_image="own:1"))
     world.ward.gate = lambda _: (30.0, 0, words)
@@ -298,10 +298,10 @@ scenario(
 scenario(
     Scenario(
         "experiment behind a quality gate",
-        _full_pool,
+        full_pool,
         _let_it_be_judged,
         _ended("kept", "--kv-cache-dtype fp8"),
-        make=_gated,
+        make=gated_world,
         within_seconds=2400.0,
         quiet_seconds=90.0,
     )
@@ -309,10 +309,10 @@ scenario(
 scenario(
     Scenario(
         "quality gate that does not pass",
-        _full_pool,
+        full_pool,
         _let_it_be_judged,
         _ended("rolled back", "--kv-cache-dtype auto"),
-        make=lambda: _gated('{"score": 0.7, "threshold": 0.95}'),
+        make=lambda: gated_world('{"score": 0.7, "threshold": 0.95}'),
     )
 )
 scenario(Scenario("lease hand-over", _second_operator, _end_the_leader, replicas(1)))
