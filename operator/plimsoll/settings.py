@@ -85,6 +85,8 @@ class Settings:
     request_timeout_seconds: float = 15.0
     lease_seconds: int = 15
     """How long a dead leader is waited for; renewals are due after two thirds of it."""
+    ledger_events: str = "changes"
+    """Entries of the ledger that become Events: ``changes`` of replicas and flags, or ``all`` (docs/ledger.md)."""
     log_format: str = "json"
     log_level: str = "info"
 
@@ -117,6 +119,7 @@ class Settings:
             pod_monitor_labels=read.words("POD_MONITOR_LABELS", _LABEL),
             request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
             lease_seconds=int(read.number("LEASE_SECONDS", cls.lease_seconds, 3, 60)),
+            ledger_events=read.choice("LEDGER_EVENTS", cls.ledger_events, ("changes", "all")),
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
             log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),
         )

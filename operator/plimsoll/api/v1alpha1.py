@@ -345,6 +345,13 @@ class TuningSpec(APIModel):
             "out: none."
         ),
     )
+    load: Literal["Learned", "Declared"] = Field(
+        default="Learned",
+        description=(
+            "Which load the next plan and the autoscaler count with. Learned: spec.load is a floor until the traffic "
+            "of days says otherwise (docs/learning.md), status.load shows both. Declared: spec.load alone."
+        ),
+    )
 
 
 class RolloutSpec(APIModel):

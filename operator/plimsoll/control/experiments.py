@@ -5,7 +5,7 @@ is looked at, and canary and control are made and removed: as soon as no experim
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from plimsoll.adapters.ports import DEPLOYMENTS, MetricsSource
@@ -16,10 +16,10 @@ from plimsoll.control.children import Children, Live
 from plimsoll.control.planning import Planner
 from plimsoll.control.survey import Survey
 from plimsoll.core import experiment as core
-from plimsoll.core import replan, rollout, tuned
+from plimsoll.core import replan, replay, rollout, tuned
 from plimsoll.core.conditions import Condition
 from plimsoll.core.drift import digest
-from plimsoll.core.experiment import Experiment, Past, Proposal, Scene, Timing, TrialPod
+from plimsoll.core.experiment import Experiment, Outcome, Past, Proposal, Scene, Timing, TrialPod
 from plimsoll.core.experiment_record import Record, read_record
 from plimsoll.core.judge import Aim, Pair
 from plimsoll.core.ledger import Entry
@@ -115,8 +115,10 @@ class Experiments:
         record = read_record(_stored(service))
         wish = seen.request.wish if seen.request.wish != record.answered else ""
         running, past, why_not = record.experiment, record.past, ""
+        grounds = None
         if running is not None:
-            following = core.step(running, await self._scene(seen, running, wish), self.timing)
+            grounds = replay.Stepped(running, await self._scene(seen, running, wish), self.timing)
+            following = core.step(running, grounds.scene, self.timing)
             running, past = following.experiment, (*past, *filter(None, [following.past]))
         elif wish.startswith("revert") and seen.target and tuned.flags_of(seen.request, seen.target):
             running = self._taking_back(seen, past)
@@ -125,13 +127,13 @@ class Experiments:
         stopped = await self._bring(seen, record.experiment, running)
         if stopped and running is not None and running.on_trial:
             past = (*past, core.abandoned(running, self.wall_seconds(), stopped))
-            running = None
+            running = grounds = None
         waits = bool(why_not) and wish.startswith("approve")
         after = Record(running, past, record.answered if waits else seen.request.wish)
         due = core.due_seconds(running, self.wall_seconds(), self.timing) if running else None
         again = due if running == record.experiment else AT_ONCE_SECONDS
         condition = _condition(running, seen, past, why_not)
-        return Trial(after.written(), condition, tuple(_entries(record, after)), again)
+        return Trial(after.written(), condition, tuple(_entries(record, after, grounds)), again)
 
     # What is seen.
 
@@ -268,7 +270,8 @@ class Experiments:
 
     async def _tried(self, seen: Situation, flags: Mapping[str, str]) -> Revision | None:
         """What the canary runs: the plan with the flag, and all others as they are kept."""
-        request = tuned.with_flags(tuned.without_flags(seen.request), flags)
+        assert seen.target is not None  # noqa: S101 - asked only with one
+        request = tuned.as_planned(tuned.with_flags(tuned.without_flags(seen.request), flags), seen.target)
         plan = await self.planner.plan(request)
         return rollout.render(request, plan, 0) if isinstance(plan, Plan) else None
 
@@ -417,8 +420,8 @@ def _sentence(running: Experiment) -> str:
     return f"{_change(running.proposal)}: {words[running.phase]}"
 
 
-def _entries(before: Record, after: Record) -> list[Entry]:
-    """What is worth an entry among the decisions: a beginning, a keep, an end."""
+def _entries(before: Record, after: Record, grounds: replay.Stepped | None) -> list[Entry]:
+    """What is worth an entry among the decisions: a beginning, a keep, an end; with what it followed from."""
     found = [_entry(past.outcome, past.why, past) for past in after.past[len(before.past) :]]
     now, then = after.experiment, before.experiment
     if now is not None and (then is None or then.phase != now.phase) and now.phase in ("Starting", "Keeping"):
@@ -426,15 +429,14 @@ def _entries(before: Record, after: Record) -> list[Entry]:
         why = tried.why if now.phase == "Starting" else now.verdict
         word = "Trying" if now.phase == "Starting" else "Keeping"
         found.append(Entry(RETUNE, word, why, f"{tried.flag} {tried.before}", f"{tried.flag} {tried.after}"))
-    return found
+    return [replace(entry, grounds=replay.written(grounds)) for entry in found] if grounds else found
 
 
-def _entry(outcome: str, why: str, past: Past) -> Entry:
-    word = "".join(part.capitalize() for part in outcome.split())
+def _entry(outcome: Outcome, why: str, past: Past) -> Entry:
     was, is_now = {"kept": (past.after, past.after), "reverted": (past.after, past.before)}.get(
         outcome, (past.before, past.before)
     )
-    return Entry(RETUNE, word, why, f"{past.flag} {was}", f"{past.flag} {is_now}", {"tried": past.after})
+    return Entry(RETUNE, core.word(outcome), why, f"{past.flag} {was}", f"{past.flag} {is_now}", {"tried": past.after})
 
 
 def failed_changes(

@@ -156,6 +156,11 @@ class Next:
     past: Past | None = None
 
 
+def word(outcome: Outcome) -> str:
+    """An outcome as one word, as decisions have it: ``RolledBack``."""
+    return "".join(part.capitalize() for part in outcome.split())
+
+
 def begin(proposal: Proposal, base: str, now: float, *, late: bool = False) -> Experiment:
     """A new experiment. ``late``: a latency target is missed now."""
     return Experiment(proposal, base, "Starting", now, now, late_before=late)

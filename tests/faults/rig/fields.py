@@ -109,6 +109,7 @@ INERT: Final[Mapping[str, str]] = {
     "scaling.activation.idleAfter": "how long without requests before the last replica goes",
     "tuning.mode": "who turns a setting, once something limits the service",
     "tuning.allow": "which settings are tried by themselves, once something limits the service",
+    "tuning.load": "counts once there were days of traffic",
     "rollout.noSpareGPU": "counts in a roll-out that finds no spare GPU",
     "routing.endpointPicker.service": "counts where InferencePools are served",
     "routing.endpointPicker.port": "counts where InferencePools are served",

@@ -97,6 +97,7 @@ def test_only_constants_are_schema_defaults() -> None:
         "spec.scaling.minReplicas": 1,
         "spec.tuning": {},
         "spec.tuning.mode": "Recommend",
+        "spec.tuning.load": "Learned",
         "spec.engine.lora.maxLoras": 1,
         "spec.engine.lora.maxRank": 16,
         "spec.replicas": 1,
