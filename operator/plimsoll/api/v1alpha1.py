@@ -356,6 +356,13 @@ class TuningSpec(APIModel):
         strict=False,
         examples=[[{"days": ["Monday", "Friday"], "from": "08:00", "to": "18:00", "timeZone": "Europe/Berlin"}]],
     )
+    load: Literal["Learned", "Declared"] = Field(
+        default="Learned",
+        description=(
+            "Which load the next plan and the autoscaler count with. Learned: spec.load is a floor until the traffic "
+            "of days says otherwise (docs/learning.md), status.load shows both. Declared: spec.load alone."
+        ),
+    )
 
 
 class RolloutSpec(APIModel):

@@ -13,7 +13,7 @@ from plimsoll.core.drift import digest
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.request import Request
 from plimsoll.core.retune import Recommendation
-from plimsoll.core.tuned import without_flags
+from plimsoll.core.tuned import as_planned, without_flags
 
 
 @dataclass
@@ -62,7 +62,8 @@ class Advisor:
         first = by_itself(request)
         basis = digest([request.fingerprint, revision.name, finding.word, sorted(failed), sorted(first)])
         if (known := self._known.get(key)) is None or known[0] != basis:
-            planning = await self.planner.what_if(request)
+            # Against the plan that runs: what else planning again would change is not this flag's doing.
+            planning = await self.planner.what_if(as_planned(request, revision))
             if planning is None:
                 return None
             own = without_flags(request).spec

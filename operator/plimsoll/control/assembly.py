@@ -36,6 +36,7 @@ from plimsoll.control.scaler import Scaler
 from plimsoll.control.supervise import first_of, keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
+from plimsoll.control.traffic import TrafficWatch
 from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
@@ -88,6 +89,7 @@ class Operator:
     sampler: Sampler
     scaler: Scaler
     observer: Observer
+    traffic: TrafficWatch
     autoscalers: Autoscalers
     activations: Activations
     loop: Loop
@@ -115,6 +117,7 @@ class Operator:
         reporter = Reporter(fenced, cache, clock, events, lease)
         sampler = Sampler(outside.metrics, cache, queue, clock.monotonic, _asking(settings))
         observer, blind = Observer(sampler, pools), not sampler.configured
+        traffic = TrafficWatch(sampler, clock.wall_seconds)
         activations = Activations(
             outside.activation,
             outside.metrics,
@@ -159,6 +162,7 @@ class Operator:
             Creation(cluster, clock.monotonic),
             scaler,
             observer,
+            traffic,
             Advisor(planner),
             autoscalers,
             experiments,
@@ -180,6 +184,7 @@ class Operator:
             sampler,
             scaler,
             observer,
+            traffic,
             autoscalers,
             activations,
             loop,
@@ -237,6 +242,7 @@ class Operator:
         """Another operator leads or has led: nothing that was remembered of services counts, or is told, any longer."""
         self.scaler.start_over()
         self.observer.start_over()
+        self.traffic.start_over()
         metrics.forget_services()
 
     async def _watch(self) -> None:

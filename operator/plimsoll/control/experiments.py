@@ -285,7 +285,8 @@ class Experiments:
 
     async def _tried(self, seen: Situation, flags: Mapping[str, str]) -> Revision | None:
         """What the canary runs: the plan with the flag, and all others as they are kept."""
-        request = tuned.with_flags(tuned.without_flags(seen.request), flags)
+        assert seen.target is not None  # noqa: S101 - asked only with one
+        request = tuned.as_planned(tuned.with_flags(tuned.without_flags(seen.request), flags), seen.target)
         plan = await self.planner.plan(request)
         return rollout.render(request, plan, 0) if isinstance(plan, Plan) else None
 

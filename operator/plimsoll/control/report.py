@@ -57,18 +57,16 @@ class Reporter:
             "readyReplicas": fleet.ready,
             "selector": selector_text(track_selector(key.name)),
         }
-        if plan:
-            after["plan"] = plan
-        if seen := observed.status(before.get("observed") or {}, self._clock.now()):
-            after["observed"] = seen
-        if recommendation:
-            after["recommendation"] = recommendation
-        if tuning:
-            after["tuning"] = tuning
-        if size.scaling:
-            after["scaling"] = size.scaling
-        if decisions := ledger.added(before.get("decisions") or (), size.entries, self._clock.now()):
-            after["decisions"] = decisions
+        parts = {
+            "plan": plan,
+            "observed": observed.status(before.get("observed") or {}, self._clock.now()),
+            "load": before.get("load") if observed.load is None else observed.load,
+            "recommendation": recommendation,
+            "tuning": tuning,
+            "scaling": size.scaling,
+            "decisions": ledger.added(before.get("decisions") or (), size.entries, self._clock.now()),
+        }
+        after |= {key: part for key, part in parts.items() if part}
         change = status.change(before, after)
         if change == "none":
             return None

@@ -219,7 +219,10 @@ class Scaler:
         """What demand and limits say of the count; demand is asked once for each look."""
         look = self.looks.look(fleet.key)
         view = look.view if look else _NOTHING_SEEN
-        capacity, starts = capacity_of(fleet.revision.plan, fleet.request.spec, view), start_seconds(fleet.pods)
+        capacity, starts = (
+            capacity_of(fleet.revision.plan, fleet.request.spec, view, fleet.request.load),
+            start_seconds(fleet.pods),
+        )
         capacity = capacity if starts is None else replace(capacity, load_seconds=starts)
         scene = Scene(count, view, capacity, bounds, self.tuning)
         if outside := bounds.applied_to(count):

@@ -10,6 +10,7 @@ from typing import Any
 
 from plimsoll.core.drift import digest
 from plimsoll.core.manifests.revision import Revision, current
+from plimsoll.core.plan.demand import LearnedLoad
 from plimsoll.core.request import Request
 
 Flags = Mapping[str, str]
@@ -52,6 +53,22 @@ def without_flags(request: Request) -> Request:
     spec = request.spec.model_copy(update={"engine": request.own_engine})
     fingerprint = digest([request.planned, request.restart])
     return replace(request, spec=spec, fingerprint=fingerprint, tuned={})
+
+
+def with_load_of(request: Request, kept: Iterable[Revision]) -> Request:
+    """The request with the load that its plan counts with: what was learned meanwhile, unless all that is new is a flag
+    that an experiment has found. That changes one thing, and brings nothing else to pods that nobody asked to restart.
+    """
+    running = current(kept)
+    if running is None or running.fingerprint == request.fingerprint:
+        return request
+    before = with_flags(without_flags(request), (running.tuned or {}).get("flags") or {})
+    return as_planned(request, running) if before.fingerprint == running.fingerprint else request
+
+
+def as_planned(request: Request, revision: Revision) -> Request:
+    """The request with the load that a kept plan was made for."""
+    return replace(request, load=LearnedLoad.from_dict(revision.load))
 
 
 def pinned(request: Request, flag: str) -> bool:

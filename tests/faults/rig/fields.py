@@ -110,6 +110,7 @@ INERT: Final[Mapping[str, str]] = {
     "tuning.mode": "who turns a setting, once something limits the service",
     "tuning.allow": "which settings are tried by themselves, once something limits the service",
     "tuning.freeze": "when nothing is tried by itself, once something limits the service",
+    "tuning.load": "counts once there were days of traffic",
     "rollout.noSpareGPU": "counts in a roll-out that finds no spare GPU",
     "routing.endpointPicker.service": "counts where InferencePools are served",
     "routing.endpointPicker.port": "counts where InferencePools are served",

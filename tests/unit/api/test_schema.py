@@ -99,6 +99,7 @@ def test_only_constants_are_schema_defaults() -> None:
         "spec.tuning.mode": "Recommend",
         "spec.tuning.freeze[].from": "00:00",
         "spec.tuning.freeze[].to": "24:00",
+        "spec.tuning.load": "Learned",
         "spec.engine.lora.maxLoras": 1,
         "spec.engine.lora.maxRank": 16,
         "spec.replicas": 1,

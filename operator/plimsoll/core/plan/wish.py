@@ -155,7 +155,7 @@ def resolve_wish(
         features=features,
         overrides=overrides,
         speculation=drafting.speculation,
-        demand=read_demand(spec),
+        demand=read_demand(spec, inventory.load),
         inventory=inventory,
         excluded=excluded,
         assumptions=(
