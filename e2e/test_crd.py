@@ -77,7 +77,7 @@ def test_a_small_manifest_is_completed_with_the_defaults(kubectl: Kubectl, qwen:
         "contextTokens": 131_072,
         "objective": "Balanced",
         "scaling": {"mode": "Auto", "minReplicas": 1},
-        "tuning": {"mode": "Recommend"},
+        "tuning": {"mode": "Recommend", "load": "Learned"},
         "rollout": {"noSpareGPU": "Wait"},
         "replicas": 1,
         "mode": "Act",

@@ -13,6 +13,7 @@ from pydantic.config import JsonDict
 
 from plimsoll.api import names
 from plimsoll.api.engine_features import KVOffloadSpec, LoRASpec, SpeculativeSpec
+from plimsoll.api.freeze import FreezeWindow
 from plimsoll.api.model import APIModel, Rule, unique
 from plimsoll.api.podtemplate import PodTemplate
 from plimsoll.api.quality_gate import QualityGateSpec
@@ -353,6 +354,16 @@ class TuningSpec(APIModel):
             "(docs/tuning.md). With it, plans take no fp8 KV from the start. `{}`: the built-in comparison. Left out: "
             "none, and fp8 KV is never tried."
         ),
+    )
+    freeze: tuple[FreezeWindow, ...] = Field(
+        default=(),
+        description=(
+            "Times of the week in which no experiment begins, whoever asks for it, and one that has not been judged "
+            "yet ends (docs/tuning.md). Left out: none."
+        ),
+        max_length=16,
+        strict=False,
+        examples=[[{"days": ["Monday", "Friday"], "from": "08:00", "to": "18:00", "timeZone": "Europe/Berlin"}]],
     )
     load: Literal["Learned", "Declared"] = Field(
         default="Learned",

@@ -22,6 +22,7 @@ from plimsoll.core.conditions import Condition
 from plimsoll.core.drift import digest
 from plimsoll.core.experiment import Experiment, Outcome, Past, Proposal, Scene, Timing, TrialPod
 from plimsoll.core.experiment_record import Record, read_record
+from plimsoll.core.freeze import NEVER, Freeze, frozen
 from plimsoll.core.judge import Aim, Pair
 from plimsoll.core.ledger import Entry
 from plimsoll.core.manifests.revision import Revision, current
@@ -139,6 +140,8 @@ class Experiments:
         after = Record(running, past, record.answered if waits else seen.request.wish)
         due = core.due_seconds(running, self.wall_seconds(), self.timing) if running else None
         again = due if running == record.experiment else AT_ONCE_SECONDS
+        if why_not and running is None:
+            again = self._thaws_seconds(seen)
         condition = _condition(running, seen, past, why_not, self._ungated(_proposal(seen), seen))
         return Trial(after.written(), condition, tuple(_entries(record, after, grounds)), again)
 
@@ -160,7 +163,7 @@ class Experiments:
             start_seconds=float(target.deadline_seconds) if target else 0.0,
             gate=self.gates.seen(seen.request, running, seen.live),
             gate_seconds=self.gates.seconds(seen.request),
-            stop=_stop(seen, running) or (running.behind_gate and self.gates.missing(seen.request)) or "",
+            stop=self._stop(seen, running, now),
             wish=wish.partition(" ")[0],
             worse=_worse(seen, running),
             targets=seen.targets,
@@ -217,8 +220,9 @@ class Experiments:
         if not approved and proposal.setting not in by_itself(seen.request):
             return None, past, ""
         early = "" if approved else core.over_budget(past, now, self.timing)
+        freeze = self._freeze(seen, now)
         left = "a quality gate of the last experiment is still there" if self._leftovers(seen) else ""
-        why_not = early or _unfit(seen) or left or await self._no_room(seen)
+        why_not = early or (freeze.why(now) if freeze else "") or _unfit(seen) or left or await self._no_room(seen)
         if why_not:
             return None, past, why_not
         return core.begin(proposal, seen.target.name, now, late=seen.late), past, ""
@@ -230,6 +234,24 @@ class Experiments:
 
     def _leftovers(self, seen: Situation) -> bool:
         return bool(self.gates.leftovers(seen.request, seen.live))
+
+    def _stop(self, seen: Situation, running: Experiment, now: float) -> str:
+        """Why an experiment that runs may not go on."""
+        no_gate = self.gates.missing(seen.request) if running.behind_gate else ""
+        return _stop(seen, running) or no_gate or _frozen_out(frozen(seen.request.spec.tuning.freeze, now), now)
+
+    def _freeze(self, seen: Situation, now: float) -> Freeze | None:
+        """A freeze window that an experiment begun now would meet before its verdict."""
+        proposal = _proposal(seen)
+        ahead = self.timing.trial_seconds + (seen.target.load_seconds if seen.target else 0)
+        ahead += self.gates.seconds(seen.request) if proposal and proposal.setting in core.GATED else 0
+        return frozen(seen.request.spec.tuning.freeze, now, ahead)
+
+    def _thaws_seconds(self, seen: Situation) -> float | None:
+        """When a freeze window ends that an experiment waits for; None: it waits for something else."""
+        now = self.wall_seconds()
+        freeze = self._freeze(seen, now)
+        return freeze.ends_seconds - now if freeze and freeze.ends_seconds < NEVER else None
 
     async def _no_room(self, seen: Situation) -> str:
         """Why there are no GPUs for two more pods."""
@@ -378,6 +400,10 @@ def _unfit(seen: Situation) -> str:
     if ready < LEAST_REPLICAS:
         return f"{ready} replica serves: with fewer than {LEAST_REPLICAS} too many requests would meet a bad canary"
     return ""
+
+
+def _frozen_out(freeze: Freeze | None, now: float) -> str:
+    return f"frozen: {freeze.why(now)}" if freeze else ""
 
 
 def _stop(seen: Situation, running: Experiment) -> str:

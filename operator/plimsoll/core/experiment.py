@@ -44,6 +44,11 @@ class Timing:
         return 3 * self.window_seconds
 
     @property
+    def trial_seconds(self) -> float:
+        """From two pods that are ready to a verdict."""
+        return self.warm_up_seconds + self.windows * self.window_seconds + self.settle_seconds
+
+    @property
     def watch_seconds(self) -> float:
         """How long a change that was kept may still be taken back by itself."""
         return 30 * self.window_seconds

@@ -112,6 +112,7 @@ INERT: Final[Mapping[str, str]] = {
     "tuning.qualityGate.threshold": "counts once fp8 KV is tried",
     "tuning.qualityGate.timeout": "counts once fp8 KV is tried",
     "tuning.qualityGate.podTemplate": "counts once fp8 KV is tried",
+    "tuning.freeze": "when nothing is tried by itself, once something limits the service",
     "tuning.load": "counts once there were days of traffic",
     "rollout.noSpareGPU": "counts in a roll-out that finds no spare GPU",
     "routing.endpointPicker.service": "counts where InferencePools are served",

@@ -99,6 +99,8 @@ def test_only_constants_are_schema_defaults() -> None:
         "spec.scaling.minReplicas": 1,
         "spec.tuning": {},
         "spec.tuning.mode": "Recommend",
+        "spec.tuning.freeze[].from": "00:00",
+        "spec.tuning.freeze[].to": "24:00",
         "spec.tuning.load": "Learned",
         "spec.engine.lora.maxLoras": 1,
         "spec.engine.lora.maxRank": 16,
