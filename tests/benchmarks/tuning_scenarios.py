@@ -227,6 +227,7 @@ def best_attained(scenario: Scenario, seed: int) -> float:
         _SEQS: ("8", "16", "32", "64", "128"),
         _TOKENS: ("512", "1024", "2048", "4096"),
         _SHARE: ("0.6", "0.9", "0.92"),
+        _CACHING: (ON, OFF),
     }
     greedy = scenario.harmful(_SHARE, "0.95")
     tried_ones = [
