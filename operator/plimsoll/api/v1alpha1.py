@@ -41,7 +41,13 @@ GPUProducts = Annotated[
 ]
 EngineArgument = Annotated[str, Field(min_length=1, max_length=4096)]
 Tunable = Literal[
-    "MaxNumSeqs", "MaxNumBatchedTokens", "GPUMemoryUtilization", "KVCacheDtype", "PrefixCaching", "TensorParallel"
+    "MaxNumSeqs",
+    "MaxNumBatchedTokens",
+    "GPUMemoryUtilization",
+    "KVCacheMemoryBytes",
+    "KVCacheDtype",
+    "PrefixCaching",
+    "TensorParallel",
 ]
 Tunables = Annotated[
     tuple[Tunable, ...], Field(max_length=16, strict=False, json_schema_extra=_SET), AfterValidator(unique)

@@ -12,7 +12,18 @@ from plimsoll.core.plan.demand import NOTHING_LEARNED, LearnedLoad
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.request import Request, read_request
-from plimsoll.core.tuned import as_planned, flags_of, kept_flags, pinned, with_flags, with_load_of, without_flags
+from plimsoll.core.tuned import (
+    OFF,
+    ON,
+    argument,
+    as_planned,
+    flags_of,
+    kept_flags,
+    pinned,
+    with_flags,
+    with_load_of,
+    without_flags,
+)
 
 QWEN = "Qwen/Qwen3-8B"
 FOUND = {"--max-num-seqs": "64"}
@@ -112,3 +123,15 @@ def test_a_revision_keeps_the_load_it_was_planned_for() -> None:
     made = revision_of(replace(request_of(), load=LEARNED))
     assert as_planned(request_of(), made).load == LEARNED
     assert as_planned(replace(request_of(), load=LEARNED), revision_of(request_of())).load == NOTHING_LEARNED
+
+
+@pytest.mark.parametrize(("value", "written"), [(ON, "--enable-prefix-caching"), (OFF, "--no-enable-prefix-caching")])
+def test_a_switch_is_one_of_its_two_names(value: str, written: str) -> None:
+    found = {"--enable-prefix-caching": value}
+    tuned = with_flags(request_of(), found)
+    assert tuned.spec.engine.extra_args == (argument("--enable-prefix-caching", value),) == (written,)
+    assert without_flags(tuned) == request_of()
+    assert written in revision_of(tuned).plan["choice"]["args"]
+    assert flags_of(request_of(), revision_of(tuned)) == found
+    for own in ("--enable-prefix-caching", "--no-enable-prefix-caching", "--no_enable_prefix_caching"):
+        assert pinned(request_of(engine={"extraArgs": [own]}), "--enable-prefix-caching")
