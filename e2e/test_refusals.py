@@ -358,6 +358,7 @@ def test_a_namespace_goes_with_all_that_is_in_it(lab: Lab, kubectl: Kubectl) -> 
     look = Look(lab, leaving)
     look.until("svc", "Ready", "True", "Parked")
     look.until("wrong", "Stalled", "True")
+    assert not look.all("pods")  # not even for a moment: one that drains would still be there
     kubectl("delete", "namespace", leaving, "--wait=false")
     kubectl.apply(manifest("bystander", "default"))
     eventually(

@@ -18,6 +18,10 @@ EXPECTED: Final = ("kopf", "aiohttp")
 """Packages whose errors are the API server's, when Kopf logs them."""
 
 
+FIELDS: Final = ("service", "event", "entry")
+"""What a record may carry beside its message."""
+
+
 class ExpectedFaults(logging.Filter):
     """Takes the traceback off what Kopf says of an API server that refuses, is away or serves no such kind any more.
 
@@ -33,7 +37,10 @@ class ExpectedFaults(logging.Filter):
 
 
 class JSONFormatter(logging.Formatter):
-    """``time``, ``level``, ``logger``, ``message``, ``service`` and, for faults of ours, ``error``."""
+    """``time``, ``level``, ``logger``, ``message``, ``service`` and, for faults of ours, ``error``.
+
+    Lines of the ledger have ``event`` and ``entry`` too (docs/ledger.md).
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """One line of JSON."""
@@ -43,9 +50,7 @@ class JSONFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        service = getattr(record, "service", None)
-        if service:
-            entry["service"] = service
+        entry |= {name: value for name in FIELDS if (value := getattr(record, name, None))}
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False)

@@ -100,6 +100,18 @@ LATENCY_RATIO = Gauge(
     registry=REGISTRY,
 )
 LATENCIES = ("ttft", "itl")
+LOAD_OBSERVED = Gauge(
+    "plimsoll_service_load_observed",
+    "A figure of the load as the last days have shown it: the most of it, of prefix hits the fewest",
+    [*_SERVICE, "figure"],
+    registry=REGISTRY,
+)
+LOAD_COUNTED = Gauge(
+    "plimsoll_service_load_counted",
+    "A figure of the load as the next plan and the autoscaler count with it, declared or observed",
+    [*_SERVICE, "figure"],
+    registry=REGISTRY,
+)
 _OBSERVED = (METRICS_COMPLETE, KV_USE, KV_TOKENS_PLANNED, KV_TOKENS_OBSERVED)
 
 
@@ -127,8 +139,8 @@ def forget_services() -> None:
     """Another operator leads: what was known of services here is not so any more."""
     for gauge in (REPLICAS_WANTED, REPLICAS_RECOMMENDED, REPLICAS_READY, *_OF_DEMAND, *_OBSERVED):
         gauge.clear()
-    FINDING.clear()
-    LATENCY_RATIO.clear()
+    for gauge in (FINDING, LATENCY_RATIO, LOAD_OBSERVED, LOAD_COUNTED):
+        gauge.clear()
 
 
 def _forget(gauges: Iterable[Gauge], *labels: str) -> None:

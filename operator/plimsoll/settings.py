@@ -64,6 +64,8 @@ class Settings:
     60 windows. At least four scrapes."""
     experiments_per_day: int = 4
     """Of one service; 0: none by itself."""
+    gate_image: str = ""
+    """The operator's own image, for the built-in quality gate (docs/tuning.md); empty: there is none."""
     teaching_images: tuple[str, ...] = ("vllm/vllm-openai",)
     """Image repositories whose pods teach what an engine's KV cache is (docs/learning.md)."""
     pod_policy: str = ""
@@ -85,6 +87,8 @@ class Settings:
     request_timeout_seconds: float = 15.0
     lease_seconds: int = 15
     """How long a dead leader is waited for; renewals are due after two thirds of it."""
+    ledger_events: str = "changes"
+    """Entries of the ledger that become Events: ``changes`` of replicas and flags, or ``all`` (docs/ledger.md)."""
     log_format: str = "json"
     log_level: str = "info"
 
@@ -104,6 +108,7 @@ class Settings:
             scale_down_seconds=read.number("SCALE_DOWN_SECONDS", cls.scale_down_seconds, 1, 86_400),
             experiment_window_seconds=read.number("EXPERIMENT_WINDOW_SECONDS", cls.experiment_window_seconds, 1, 3600),
             experiments_per_day=int(read.number("EXPERIMENTS_PER_DAY", cls.experiments_per_day, 0, 24)),
+            gate_image=read.text("GATE_IMAGE", ""),
             teaching_images=read.repositories("TEACHING_IMAGES", cls.teaching_images),
             pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),
@@ -117,6 +122,7 @@ class Settings:
             pod_monitor_labels=read.words("POD_MONITOR_LABELS", _LABEL),
             request_timeout_seconds=read.number("REQUEST_TIMEOUT_SECONDS", cls.request_timeout_seconds, 1, 300),
             lease_seconds=int(read.number("LEASE_SECONDS", cls.lease_seconds, 3, 60)),
+            ledger_events=read.choice("LEDGER_EVENTS", cls.ledger_events, ("changes", "all")),
             log_format=read.choice("LOG_FORMAT", cls.log_format, ("json", "text")),
             log_level=read.choice("LOG_LEVEL", cls.log_level, ("debug", "info", "warning", "error")),
         )

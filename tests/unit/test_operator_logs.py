@@ -25,3 +25,12 @@ def test_tracebacks(logger: str, error: Exception, traceback: bool) -> None:
     line = json.loads(JSONFormatter().format(record))
     assert line["message"] == "it failed"
     assert ("error" in line) is traceback
+
+
+def test_a_line_of_the_ledger_carries_its_entry() -> None:
+    record = logging.LogRecord("plimsoll.ledger", logging.INFO, "f", 1, "Scale 1 -> 2: m", None, None)
+    record.service, record.event, record.entry = "llm/svc", "ledger", {"kind": "Scale", "to": "2"}
+    line = json.loads(JSONFormatter().format(record))
+    assert (line["event"], line["service"], line["entry"]["to"]) == ("ledger", "llm/svc", "2")
+    plain = json.loads(JSONFormatter().format(logging.LogRecord("plimsoll.loop", 20, "f", 1, "m", None, None)))
+    assert "event" not in plain

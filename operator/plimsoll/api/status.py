@@ -93,6 +93,8 @@ class Typical(APIModel):
     decode_step_ms: Annotated[float, Field(ge=0)] | None = Field(
         default=None, description="A step of a well filled engine without prompts, in milliseconds."
     )
+    output_tokens: Count | None = Field(default=None, description="Tokens of its output.")
+    shared_tokens: Count | None = Field(default=None, description="Tokens of its prompt that others share.")
 
 
 class MemoryItem(APIModel):
@@ -230,6 +232,60 @@ class Observed(APIModel):
     )
 
 
+class LoadFigure(APIModel):
+    """One figure of the load."""
+
+    declared: Annotated[float, Field(ge=0)] | None = Field(default=None, description="What spec.load says.")
+    observed: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="The most that a day of the last week has shown; of prefix hits the fewest."
+    )
+    counts: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="What the next plan and the autoscaler count with. Absent: the planner's default."
+    )
+
+
+class LoadFigures(APIModel):
+    """What is declared and what was observed, side by side."""
+
+    concurrency: LoadFigure | None = Field(default=None, description="Requests in flight at once at a busy time.")
+    requests_per_second: LoadFigure | None = Field(default=None, description="Requests arriving at a busy time.")
+    prompt_tokens: LoadFigure | None = Field(default=None, description="Tokens of a typical prompt.")
+    output_tokens: LoadFigure | None = Field(default=None, description="Tokens a typical request generates.")
+    prefix_hit_tokens: LoadFigure | None = Field(
+        default=None,
+        description=(
+            "Tokens of a typical prompt that need no computing, beside spec.load.sharedPrefixTokens. Fewer than "
+            "declared count for blocks too, more for computing only."
+        ),
+    )
+
+
+class LoadDay(APIModel):
+    """What one day (UTC) has shown; figures move in steps of a tenth."""
+
+    date: Annotated[str, Field(max_length=10)] = Field(description="Which day.", examples=["2026-11-30"])
+    requests: Count = Field(description="Requests that were served, at least.")
+    hours: Annotated[int, Field(ge=0, le=24)] = Field(description="Hours it was watched, in steps of 3.")
+    concurrency: Count | None = Field(default=None, description="Mean of the busiest five minutes.")
+    requests_per_second: Annotated[float, Field(ge=0)] | None = Field(
+        default=None, description="Mean of the busiest five minutes."
+    )
+    prompt_tokens: Count | None = Field(default=None, description="Mean of all requests.")
+    output_tokens: Count | None = Field(default=None, description="Mean of all requests.")
+    prefix_hit_percent: Annotated[int, Field(ge=0, le=100)] | None = Field(
+        default=None, description="Share of the prompts' tokens that the prefix cache had."
+    )
+
+
+class Load(APIModel):
+    """The load as declared and as observed (docs/learning.md)."""
+
+    figures: LoadFigures | None = Field(default=None, description="Declared, observed, and what counts.")
+    days: tuple[LoadDay, ...] = Field(
+        default=(), description="The last days with at least 100 requests, oldest first.", max_length=8, strict=False
+    )
+
+
 class Decision(APIModel):
     """Something that was decided, or deliberately left alone."""
 
@@ -277,7 +333,7 @@ class Recommendation(APIModel):
 class Experiment(APIModel):
     """One flag that is being tried on a canary. All that the operator needs to go on with it after a crash."""
 
-    phase: Word = Field(description="Starting, Warming, Measuring, Keeping, Watching or Reverting.")
+    phase: Word = Field(description="Starting, Gating, Warming, Measuring, Keeping, Watching or Reverting.")
     setting: Word = Field(description="What it is, as in spec.tuning.allow.")
     flag: Word = Field(description="The flag of vllm serve.")
     from_: Word = Field(alias="from", description="Its value in the fleet when it began.")
@@ -289,6 +345,7 @@ class Experiment(APIModel):
     base: Word = Field(description="The revision that the canary is compared with.")
     started_at: Time = Field(description="When it began.")
     since: Time = Field(description="When the phase began.")
+    gate: Word | None = Field(default=None, description="What the quality gate found, once it has passed.")
     verdict: Word | None = Field(default=None, description="Why it was kept, or is taken back.")
     late_before: Word | None = Field(default=None, description="yes: a latency target was missed when it began.")
 
@@ -360,6 +417,7 @@ class VLLMServiceStatus(APIModel):
     )
     scaling: Scaling | None = Field(default=None, description="Why the fleet has the size it has.")
     observed: Observed | None = Field(default=None, description="What the running fleet shows.")
+    load: Load | None = Field(default=None, description="The load as declared and as observed.")
     recommendation: Recommendation | None = Field(
         default=None, description="What to turn next; absent while no flag would help. spec.tuning.mode Off: never."
     )

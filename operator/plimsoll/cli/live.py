@@ -52,6 +52,7 @@ def explain_object(service: Object) -> dict[str, Any]:
         "scaling": dict(_part(status, "scaling")),
         "recommendation": dict(_part(status, "recommendation")),
         "tuning": dict(_part(status, "tuning")),
+        "load": dict(_part(status, "load")),
         "bottleneck": observed.get("bottleneck") or _UNKNOWN,
         "attention": list(attention(status)),
         "unobserved": unobserved(status),
@@ -65,6 +66,7 @@ def live_sections(told: Mapping[str, Any]) -> tuple[Section, ...]:
         Section("Needs attention", tuple(_attention_rows(told["attention"]))),
         *sections(told["plan"], told["model"]),
         Section("Observed", tuple(_observed_rows(told))),
+        Section("Load, declared and observed", tuple(_load_rows(told["load"]))),
         Section("What to turn next", tuple(_recommended_rows(told["recommendation"]))),
         Section("Experiments", tuple(_experiment_rows(told["tuning"]))),
         Section("Why it has this size", tuple(_size_rows(told["scaling"]))),
@@ -136,6 +138,27 @@ def _observed_rows(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         yield "", f"What to do: {finding.runbook}"
     if told["unobserved"]:
         yield "not known yet", ", ".join(told["unobserved"])
+
+
+def _load_rows(load: Object) -> Iterator[tuple[str, ...]]:
+    """Each figure, then what it rests on."""
+    figures = _part(load, "figures")
+    for key, name in _LOAD.items():
+        if row := _part(figures, key):
+            said = (f"{word} {row[word]:,}" if word in row else "" for word in ("declared", "observed"))
+            counts = f"counts {row['counts']:,}" if "counts" in row else "the planner's default counts"
+            yield name, f"{', '.join(filter(None, said))}: {counts}"
+    for day in _entries(load, "days"):
+        yield str(day.get("date")), f"{_figure(day.get('requests'))} requests at least, watched {day.get('hours')} h"
+
+
+_LOAD: Final[Mapping[str, str]] = {
+    "concurrency": "requests at once",
+    "requestsPerSecond": "requests a second",
+    "promptTokens": "prompt tokens",
+    "outputTokens": "output tokens",
+    "prefixHitTokens": "of them in the cache",
+}
 
 
 def _recommended_rows(advice: Object) -> Iterator[tuple[str, ...]]:

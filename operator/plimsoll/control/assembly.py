@@ -21,6 +21,7 @@ from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.experiments import Experiments
 from plimsoll.control.fence import FencedCluster
+from plimsoll.control.gates import Gates
 from plimsoll.control.health import Health
 from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
@@ -36,6 +37,7 @@ from plimsoll.control.scaler import Scaler
 from plimsoll.control.supervise import first_of, keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
+from plimsoll.control.traffic import TrafficWatch
 from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
@@ -88,6 +90,7 @@ class Operator:
     sampler: Sampler
     scaler: Scaler
     observer: Observer
+    traffic: TrafficWatch
     autoscalers: Autoscalers
     activations: Activations
     loop: Loop
@@ -111,9 +114,11 @@ class Operator:
         sweep.optional = optional.usable
         pools = Pools(settings.teaching_images)
         planner = Planner(cluster, settings.namespace, clock.monotonic, outside.inventory, outside.policy, pools.of)
-        reporter = Reporter(fenced, cache, clock, EventWriter(fenced, clock), lease)
+        events = EventWriter(fenced, clock, all_entries=settings.ledger_events == "all")
+        reporter = Reporter(fenced, cache, clock, events, lease)
         sampler = Sampler(outside.metrics, cache, queue, clock.monotonic, _asking(settings))
         observer, blind = Observer(sampler, pools), not sampler.configured
+        traffic = TrafficWatch(sampler, clock.wall_seconds)
         activations = Activations(
             outside.activation,
             outside.metrics,
@@ -137,6 +142,7 @@ class Operator:
         turns = Turns(fenced, clock.monotonic)
         children = Children(fenced, cache, turns, sweep.unlisted, optional.of)
         beside = Beside(children, optional.of, settings.pod_monitor_labels)
+        gates = Gates(fenced, cache, children, outside.policy.allow, settings.gate_image)
         experiments = Experiments(
             outside.metrics,
             settings.prometheus.labels,
@@ -144,6 +150,7 @@ class Operator:
             planner,
             children,
             survey,
+            gates,
             clock.wall_seconds,
             ExperimentTiming(settings.experiment_window_seconds, a_day=settings.experiments_per_day),
         )
@@ -158,6 +165,7 @@ class Operator:
             Creation(cluster, clock.monotonic),
             scaler,
             observer,
+            traffic,
             Advisor(planner),
             autoscalers,
             experiments,
@@ -179,6 +187,7 @@ class Operator:
             sampler,
             scaler,
             observer,
+            traffic,
             autoscalers,
             activations,
             loop,
@@ -236,6 +245,7 @@ class Operator:
         """Another operator leads or has led: nothing that was remembered of services counts, or is told, any longer."""
         self.scaler.start_over()
         self.observer.start_over()
+        self.traffic.start_over()
         metrics.forget_services()
 
     async def _watch(self) -> None:

@@ -29,6 +29,7 @@ from plimsoll.core.conditions import Contest, Problem
 from plimsoll.core.contention import WHOLE
 from plimsoll.core.drift import Path
 from plimsoll.core.kinds import NOTHING_OPTIONAL, Kinds
+from plimsoll.core.managers import holders
 from plimsoll.core.manifests.revision import Revision, outdated
 from plimsoll.core.manifests.workload import Workload, scale
 from plimsoll.core.ownership import judge
@@ -125,9 +126,11 @@ class Children:
         try:
             known: Object | None = live.get(address(fleet))
             for manifest in manifests:
-                if manifest["kind"] != DISRUPTION_BUDGETS.kind:
-                    written = await self._apply(request, drift.stamp(manifest), live, applied)
-                    known = written if written and manifest["kind"] == fleet.kind else known
+                if manifest["kind"] == fleet.kind:
+                    written = await self._apply(request, drift.stamp(manifest), live, applied, first=replicas)
+                    known = written or known
+                elif manifest["kind"] != DISRUPTION_BUDGETS.kind:
+                    await self._apply(request, drift.stamp(manifest), live, applied)
             if replicas is not None:
                 await self._scale(request, fleet, replicas, known, applied)
             for manifest in manifests:
@@ -188,15 +191,26 @@ class Children:
             await self._delete(REVISIONS, live[REVISIONS, name])
 
     async def _apply(
-        self, request: Request, manifest: Mapping[str, Any], live: Live, applied: Applied
+        self,
+        request: Request,
+        manifest: Mapping[str, Any],
+        live: Live,
+        applied: Applied,
+        *,
+        first: int | None = None,
     ) -> Object | None:
-        """Apply one child if its intent changed or somebody edited it, when it is our turn; what it became, or None."""
+        """Apply one child if its intent changed or somebody edited it, when it is our turn; what it became, or None.
+
+        ``first``: the count with which a fleet is made.
+        """
         kind = _KIND_OF[manifest["apiVersion"], manifest["kind"]]
         name = manifest["metadata"]["name"]
         slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_CHILDREN)
         written = None
         try:
-            written = await self._bring_one(request, slot, manifest, live.get((kind, name)), applied, new=not live)
+            written = await self._bring_one(
+                request, slot, manifest, live.get((kind, name)), applied, new=not live, first=first
+            )
         except StoppedError as stopped:
             if kind is not DISRUPTION_BUDGETS or stopped.stop.problem is None:
                 raise
@@ -213,6 +227,7 @@ class Children:
         applied: Applied,
         *,
         new: bool,
+        first: int | None,
     ) -> Object | None:
         if unseen := self.unseen(slot.kind, request.namespace):
             raise StoppedError(Stop(unseen))
@@ -230,7 +245,7 @@ class Children:
         if wait > 0:
             applied.wait(wait)
             return None
-        answer = await self._write(slot, intent, manifest, known)
+        answer = await self._write(slot, intent, manifest if known else _made_with(manifest, first), known)
         self._turns.wrote(slot, intent, changed, _changed(manifest, answer))
         log.info("applied %s %s", slot.kind.kind, slot.name, extra={"service": str(slot.service)})
         return answer
@@ -289,10 +304,10 @@ class Children:
     async def _scale(
         self, request: Request, fleet: Workload, replicas: int, known: Object | None, applied: Applied
     ) -> None:
-        """Write the count, where it differs. ``known``: the workload on which it was decided."""
+        """Write the count, where it differs or is not claimed. ``known``: the workload on which it was decided."""
         kind, name = address(fleet)
         slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_SCALE)
-        if known is not None and known["spec"].get("replicas") != replicas:
+        if known is not None and (known["spec"].get("replicas") != replicas or _unclaimed(known)):
             wait = await self._turns.wait_seconds(slot, str(replicas), [_REPLICAS])
             if wait > 0:
                 applied.wait(wait)
@@ -311,6 +326,23 @@ class Children:
 def address(fleet: Workload) -> tuple[Kind, str]:
     """Where a workload is found among the live children."""
     return _KIND_OF[fleet.api_version, fleet.kind], fleet.name
+
+
+def _made_with(manifest: Mapping[str, Any], count: int | None) -> Mapping[str, Any]:
+    """A parked fleet is made with no replicas: made without a count it gets one, and a pod starts only to be ended.
+
+    The hash leaves the count out, and `_scale` sees to it that it is not lost.
+    """
+    return manifest if count != 0 else {**manifest, "spec": {**manifest["spec"], "replicas": count}}
+
+
+def _unclaimed(known: Mapping[str, Any]) -> bool:
+    """Whether only who made the fleet holds the count: applied again without it, the fleet would lose it.
+
+    ``known`` is as the cache keeps it, or as the API answered.
+    """
+    held = known["countedBy"] if "countedBy" in known else holders(known, *_REPLICAS)
+    return names.MANAGER_CHILDREN in held and names.MANAGER_SCALE not in held
 
 
 def _as_kept(manifest: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:

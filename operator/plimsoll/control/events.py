@@ -22,11 +22,12 @@ MESSAGE_LIMIT: Final = 1000
 
 
 class EventWriter:
-    """Tells people when a condition flips."""
+    """Tells people when a condition flips. ``all_entries``: of the ledger, also those that change nothing."""
 
-    def __init__(self, cluster: Cluster, clock: Clock) -> None:
+    def __init__(self, cluster: Cluster, clock: Clock, *, all_entries: bool = False) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._all_entries = all_entries
 
     async def transitions(
         self, service: Mapping[str, Any], before: Iterable[Mapping[str, Any]], now: Iterable[Condition]
@@ -37,12 +38,11 @@ class EventWriter:
             if condition.type in TOLD and worth_telling(old.get(condition.type), condition):
                 await self._post(service, condition)
 
-    async def decisions(self, service: Mapping[str, Any], entries: Iterable[Entry]) -> None:
-        """One event for each decision that has changed something."""
-        for entry in entries:
-            if entry.changes:
-                text = f"{entry.kind} {entry.before} -> {entry.after}: {entry.message}"
-                await self._post(service, Condition(entry.kind, "True", entry.reason, text))
+    async def decisions(self, service: Mapping[str, Any], made: Iterable[Entry], noted: Iterable[Entry]) -> None:
+        """One event for each decision that has changed something; of what is ``noted`` beside them if it is asked."""
+        told = (*noted, *made) if self._all_entries else (entry for entry in made if entry.changes)
+        for entry in told:
+            await self._post(service, Condition(entry.kind, "True", entry.reason, entry.sentence))
 
     async def finding(self, service: Mapping[str, Any], before: str | None, finding: Finding | None) -> None:
         """One event when something else limits the service than before; that nothing does is news only after it."""

@@ -93,7 +93,7 @@ class Observer:
         )
 
     def _case(self, request: Request, revision: Revision, view: FleetView) -> Case:
-        capacity = capacity_of(revision.plan, request.spec, view)
+        capacity = capacity_of(revision.plan, request.spec, view, request.load)
         targets = Targets(
             capacity.ttft_seconds,
             capacity.itl_seconds,

@@ -78,7 +78,8 @@ class Planner:
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas, request.spec.tuning.model_dump())
         self._forget_plans_of_another_inventory()
         known = self._known(request, claims)
-        key = digest([request.fingerprint, *bounds, *seen, claims, to_dict(correction), sorted(known.pools.items())])
+        learned = (to_dict(correction), sorted(known.pools.items()), request.load.to_dict())
+        key = digest([request.fingerprint, *bounds, *seen, claims, *learned])
         if key not in self._plans:
             self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, known, correction)
             while len(self._plans) > REMEMBERED_PLANS:
@@ -98,7 +99,8 @@ class Planner:
 
     def _known(self, request: Request, claims: Claims) -> Inventory:
         """What a plan of this request may count on beside the request."""
-        return replace(self._inventory, policy=self.policy, claims=claims, pools=self.pools(request.spec.model.id))
+        pools = self.pools(request.spec.model.id)
+        return replace(self._inventory, policy=self.policy, claims=claims, pools=pools, load=request.load)
 
     def _forget_plans_of_another_inventory(self) -> None:
         """Another price or budget is a reason to plan anew; running plans stay until somebody accepts what it says."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.api.parse import InvalidServiceError
-from plimsoll.control.advisor import Advisor
+from plimsoll.control.advisor import Advisor, shown
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
@@ -27,6 +27,7 @@ from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
 from plimsoll.control.scaler import Fleet, Scaler
 from plimsoll.control.survey import Survey
+from plimsoll.control.traffic import TrafficWatch
 from plimsoll.core import hindrance, hold, learn, observe, replan, rollout
 from plimsoll.core.conditions import Facts, Problem
 from plimsoll.core.handover import Handover
@@ -47,6 +48,7 @@ from plimsoll.core.rollout import Target
 from plimsoll.core.sizing import Size
 from plimsoll.core.stable_text import stable
 from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
+from plimsoll.core.tuned import as_planned, with_load_of
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 1.0
@@ -95,6 +97,7 @@ class Reconciler:
     creation: Creation
     scaler: Scaler
     observer: Observer
+    traffic: TrafficWatch
     advisor: Advisor
     autoscalers: Autoscalers
     experiments: Experiments
@@ -113,6 +116,7 @@ class Reconciler:
             self.patience.forget(key)
             self.scaler.forget(key)
             self.observer.forget(key)
+            self.traffic.forget(key)
             self.advisor.forget(key)
             self.experiments.forget(key)
             return None
@@ -126,7 +130,9 @@ class Reconciler:
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
         live = self.cache.children(key)
         kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
+        request, load = self.traffic.look(key, request, (service.get("status") or {}).get("load") or {})
         request = await self.experiments.tuned(service, request.lasting(restarted(kept)), kept)
+        request = with_load_of(request, kept)
         seen = await self._with_events(request, await self._gather(key, request, kept))
         target = seen.target
         size = await self._size(key, service, request, seen)
@@ -143,10 +149,13 @@ class Reconciler:
         told = (service.get("status") or {}).get("observed") or {}
         settled = target.revision is not None and now.fleets.settled(target.revision)
         observed = self.observer.observe(key, request, target.revision, told, settled=settled)
+        observed = replace(observed, load=load)
         plan = rollout.reported_plan(target, wanted)
         finding = observed.finding.word if observed.finding else ""
         failed = failed_changes(service, request, target.revision, finding)
-        advice = await self.advisor.advise(key, request, target.revision, observed.finding, _advised(service), failed)
+        advice = await self.advisor.advise(
+            key, request, target.revision, observed.finding, _advised(service), failed, shown(observed)
+        )
         trial = await self.experiments.advance(
             service, self._situation(key, request, now, size, observed, advice, live)
         )
@@ -188,8 +197,9 @@ class Reconciler:
         if replan.was_tried(request, kept):
             return replace(seen, finding=finding, tried=replan.TRIED)
         together = lesson.added_to(known)
-        again = await self.planner.plan(request, together)
-        target, tried = rollout.replanned(request, target, kept, again, together, kinds)
+        same = as_planned(request, target.revision)
+        again = await self.planner.plan(same, together)
+        target, tried = rollout.replanned(same, target, kept, again, together, kinds)
         fleets, unexplained = self._fleets(request, target), finding if target is seen.target else None
         return replace(seen, target=target, fleets=fleets, tried=tried, finding=unexplained)
 

@@ -8,7 +8,8 @@ from plimsoll.adapters.ports import SERVICES, Clock, Cluster, ConflictError, Not
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.events import EventWriter
-from plimsoll.core import conditions, drift, ledger, status
+from plimsoll.control.ledger import record
+from plimsoll.core import chronicle, conditions, drift, ledger, status
 from plimsoll.core.conditions import Facts, Fleet
 from plimsoll.core.manifests.identity import selector_text, track_selector
 from plimsoll.core.observed import NOTHING_OBSERVED, Observed
@@ -56,27 +57,27 @@ class Reporter:
             "readyReplicas": fleet.ready,
             "selector": selector_text(track_selector(key.name)),
         }
-        if plan:
-            after["plan"] = plan
-        if seen := observed.status(before.get("observed") or {}, self._clock.now()):
-            after["observed"] = seen
-        if recommendation:
-            after["recommendation"] = recommendation
-        if tuning:
-            after["tuning"] = tuning
-        if size.scaling:
-            after["scaling"] = size.scaling
-        if decisions := ledger.added(before.get("decisions") or (), size.entries, self._clock.now()):
-            after["decisions"] = decisions
+        parts = {
+            "plan": plan,
+            "observed": observed.status(before.get("observed") or {}, self._clock.now()),
+            "load": before.get("load") if observed.load is None else observed.load,
+            "recommendation": recommendation,
+            "tuning": tuning,
+            "scaling": size.scaling,
+            "decisions": ledger.added(before.get("decisions") or (), size.entries, self._clock.now()),
+        }
+        after |= {key: part for key, part in parts.items() if part}
         change = status.change(before, after)
         if change == "none":
             return None
         if change == "figures" and (wait := self._wait_seconds(key)) > 0:
             return wait
         await self._write(service, after)
+        noted = chronicle.noted(before, after, service.get("spec") or {})
+        record(key, (*noted, *size.entries), self._clock.now())
         if change == "flip":
             await self._events.transitions(service, before.get("conditions") or (), decided)
-            await self._events.decisions(service, size.entries)
+            await self._events.decisions(service, size.entries, noted)
             await self._events.finding(service, (before.get("observed") or {}).get("bottleneck"), observed.finding)
         return None
 

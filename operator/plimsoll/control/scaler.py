@@ -14,16 +14,18 @@ from plimsoll.api.units import duration_seconds
 from plimsoll.control.budgets import Budgets
 from plimsoll.control.cache import Key
 from plimsoll.core import ledger, outlook, rollout, sizing
-from plimsoll.core.activation import IDLE_SECONDS, Idle, quiet
+from plimsoll.core.activation import IDLE_SECONDS, Idle, asleep, awake, quiet
 from plimsoll.core.autoscaler import Autoscaler, contest
 from plimsoll.core.budget import Claim
 from plimsoll.core.conditions import Problem
+from plimsoll.core.fleet_sum import FleetSum
 from plimsoll.core.ledger import SCALE, Entry
 from plimsoll.core.limits import limits
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.manifests.workload import workload_of
 from plimsoll.core.outlook import Scene
 from plimsoll.core.pods import PodState, start_seconds
+from plimsoll.core.replay import Remembered, Scaled, Slept, Woken
 from plimsoll.core.replica import capacity_of
 from plimsoll.core.request import Request
 from plimsoll.core.scale import DEFAULTS, Decision, History, Limits, State, Tuning, decide
@@ -217,13 +219,17 @@ class Scaler:
         """What demand and limits say of the count; demand is asked once for each look."""
         look = self.looks.look(fleet.key)
         view = look.view if look else _NOTHING_SEEN
-        capacity, starts = capacity_of(fleet.revision.plan, fleet.request.spec, view), start_seconds(fleet.pods)
+        capacity, starts = (
+            capacity_of(fleet.revision.plan, fleet.request.spec, view, fleet.request.load),
+            start_seconds(fleet.pods),
+        )
         capacity = capacity if starts is None else replace(capacity, load_seconds=starts)
         scene = Scene(count, view, capacity, bounds, self.tuning)
         if outside := bounds.applied_to(count):
-            return outside, scene
+            return outside, _grounded(scene, State(count), self.monotonic())
         if count == 0 and fleet.auto:
-            return _awake(self._requests(fleet) if bounds.most else None), scene
+            requests = self._requests(fleet) if bounds.most else None
+            return awake(requests), replace(scene, grounds=lambda: Woken(requests))
         if look is None:
             text = "no Prometheus is configured" if self.blind else "no metrics have been read yet"
             return Decision.hold(count, text), scene
@@ -233,12 +239,15 @@ class Scaler:
         memory.looked_seconds, memory.decided_from = look.at_seconds, count
         memory.history = memory.history or History(look.at_seconds)
         state = State(count, fleet.busy_with, stuck=_stuck(fleet, view))
+        scene = _grounded(scene, state, look.at_seconds, memory.history)
         decision = decide(scene.capacity, view, state, bounds, memory.history, look.at_seconds, self.tuning)
         is_quiet = bounds.least == 0 and not fleet.busy_with and quiet(view, self._requests(fleet))
         memory.idle.note(look.at_seconds, self.tuning.gap_seconds, is_quiet=is_quiet)
-        asleep = _asleep(fleet.request, memory.idle, look.at_seconds) if decision.replicas == count == 1 else None
-        memory.decision = asleep or decision
-        return memory.decision, scene
+        after = _idle_seconds(fleet.request)
+        sleeps = asleep(memory.idle, look.at_seconds, after) if decision.replicas == count == 1 else None
+        memory.decision = sleeps or decision
+        slept = Slept(replace(memory.idle), look.at_seconds, after)
+        return memory.decision, replace(scene, grounds=lambda: slept) if sleeps else scene
 
     def _acted_on(self, fleet: Fleet, memory: _Memory, start: Start, decision: Decision, scene: Scene) -> int:
         """The count that becomes of the decision, which is noted when it changes something."""
@@ -344,18 +353,21 @@ def _show(fleet: Fleet, count: int, decision: Decision, view: FleetView) -> None
         metrics.forget_demand(*labels)
 
 
-def _awake(requests: float | None) -> Decision:
-    """A service without replicas, at one moment."""
-    if requests:
-        return Decision(1, f"{requests:g} requests wait at the gateway", wanted=1)
-    return Decision.hold(0, "asleep until a request waits at the gateway", wanted=0)
+def _grounded(scene: Scene, state: State, now: float, history: History | None = None) -> Scene:
+    """The scene with what the law is about to be given; the history as it is before."""
+    seen = Remembered.of(history or History(now), now, scene.tuning.hold_seconds)
+
+    def grounds() -> Scaled:
+        fleet = FleetSum.of(scene.view, scene.tuning.settle_seconds)
+        return Scaled(scene.capacity, fleet, state, scene.limits, seen, now, scene.tuning)
+
+    return replace(scene, grounds=grounds)
 
 
-def _asleep(request: Request, idle: Idle, now: float) -> Decision | None:
-    """The end of the last replica, when it has been idle for long."""
+def _idle_seconds(request: Request) -> float:
+    """How long nobody has to ask before the last replica goes."""
     activation = request.spec.scaling.activation
-    seconds = duration_seconds(activation.idle_after) if activation and activation.idle_after else IDLE_SECONDS
-    return Decision(0, f"no request for {seconds:.0f} s", wanted=0) if idle.lasts(now, seconds) else None
+    return duration_seconds(activation.idle_after) if activation and activation.idle_after else IDLE_SECONDS
 
 
 def _kind(fleet: Fleet) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from plimsoll.core.scale import Decision
 from plimsoll.core.signals import FleetView, Signal
 
 IDLE_SECONDS: Final = 600.0
@@ -90,3 +91,15 @@ class Idle:
     def lasts(self, now: float, seconds: float) -> bool:
         """Whether it has been quiet for so long."""
         return self.since_seconds is not None and now - self.since_seconds >= seconds
+
+
+def awake(requests: float | None) -> Decision:
+    """A service without replicas, at one moment."""
+    if requests:
+        return Decision(1, f"{requests:g} requests wait at the gateway", wanted=1)
+    return Decision.hold(0, "asleep until a request waits at the gateway", wanted=0)
+
+
+def asleep(idle: Idle, now: float, seconds: float) -> Decision | None:
+    """The end of the last replica, when it has been idle for so long."""
+    return Decision(0, f"no request for {seconds:.0f} s", wanted=0) if idle.lasts(now, seconds) else None

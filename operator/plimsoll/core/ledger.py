@@ -1,7 +1,8 @@
 """What was decided, kept in the service's status: the last ten, with inputs, alternatives and reason. Pure.
 
 Kept there and not in memory, so a restart of the operator forgets nothing. Only what changes something is written
-(decision 11): that nothing was done is no entry.
+(decision 11): that nothing was done is no entry. The log has all entries, with what they can be decided from again
+(``core/replay.py``); plans and corrections stand in the status and the ControllerRevisions anyway, so only there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,6 +13,10 @@ from typing import Any, Final
 from plimsoll.api.status import MAX_DECISIONS
 
 SCALE: Final = "Scale"
+PLAN: Final = "Plan"
+CORRECTION: Final = "Correction"
+EVENT: Final = "ledger"
+"""The field ``event`` of log lines that hold an entry."""
 MESSAGE_LIMIT: Final = 480
 """Ten decisions must stay a small part of an object."""
 
@@ -28,17 +33,36 @@ class Entry:
     inputs: Mapping[str, str] = field(default_factory=dict)
     alternatives: tuple[str, ...] = ()
     """What else could have been done, and why it was not."""
+    grounds: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    """All that it was decided from (``core/replay.py``): for the log, too much for a status."""
 
     @property
     def changes(self) -> bool:
         """Whether something is another value now: that is worth an event."""
         return self.before is not None and self.before != self.after
 
+    @property
+    def sentence(self) -> str:
+        """The entry in one line."""
+        step = f" {self.before or 'none'} -> {self.after}" if self.after is not None else ""
+        return f"{self.kind}{step}: {self.message}"
+
 
 def added(kept: Sequence[Mapping[str, Any]], entries: Iterable[Entry], now: str) -> list[dict[str, Any]]:
-    """The kept decisions with the new ones after them, oldest first; those beyond the last ten go."""
-    fresh = [_written(entry, now) for entry in entries]
-    return [*(dict(old) for old in kept), *fresh][-MAX_DECISIONS:]
+    """The kept decisions with the new ones after them, oldest first; those beyond the last ten go.
+
+    The newest of each kind stays whatever came after it: who set the count last is read from it (``core/sizing.py``).
+    """
+    found = [*(dict(old) for old in kept), *(_written(entry, now) for entry in entries)]
+    newest = {entry.get("kind"): at for at, entry in enumerate(found)}
+    passing = [at for at, entry in enumerate(found) if newest[entry.get("kind")] != at]
+    gone = set(passing[: max(0, len(found) - MAX_DECISIONS)])
+    return [entry for at, entry in enumerate(found) if at not in gone]
+
+
+def logged(entry: Entry, now: str) -> dict[str, Any]:
+    """The entry as a log line has it: as in the status, and its grounds."""
+    return {**_written(entry, now), **({"grounds": dict(entry.grounds)} if entry.grounds else {})}
 
 
 def last(kept: Iterable[Mapping[str, Any]], kind: str) -> Mapping[str, Any] | None:

@@ -48,6 +48,21 @@ def setter(obj: Mapping[str, Any], path: Path) -> Setter:
     return Setter("admission") if ours else Setter("nobody")
 
 
+def holders(obj: Mapping[str, Any], *path: str) -> list[str]:
+    """Who set this field (steps of plain fields, ``spec``, ``replicas``), by name. Empty: a default, or nobody."""
+    entries = obj["metadata"].get("managedFields") or ()
+    return sorted({str(e.get("manager")) for e in entries if _holds(e.get("fieldsV1") or {}, path)})
+
+
+def _holds(fields: Mapping[str, Any], path: tuple[str, ...]) -> bool:
+    inner: Any = fields
+    for step in path:
+        inner = inner.get(f"f:{step}")
+        if inner is None:
+            return False
+    return True
+
+
 def _match(path: Path, owned: Path, exactly: bool) -> int:
     """Whether owning one path is owning the field: itself, or a value around it that is only set as a whole.
 

@@ -48,6 +48,8 @@ class Observed:
     """What the fleet teaches about its KV cache."""
     finding: Finding | None = None
     figures: Figures = field(default_factory=Figures)
+    load: Mapping[str, Any] | None = None
+    """``status.load``; None: as it was told last."""
 
     def conditions(self, before: Mapping[str, Any]) -> tuple[Condition, ...]:
         """MetricsAvailable, SLOMet, KVPredictionAccurate; what cannot be told yet stays as ``before`` has it."""

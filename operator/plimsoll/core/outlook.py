@@ -1,11 +1,12 @@
 """A decision about the count in words: its inputs, what else there was, and what would change it. Pure."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from plimsoll.core.demand import Demand, ReplicaCapacity
 from plimsoll.core.ledger import SCALE, Entry
+from plimsoll.core.replay import Grounds, message_of, written
 from plimsoll.core.scale import DEFAULTS, Decision, Limits, Tuning
 from plimsoll.core.signals import FleetView, Signal
 
@@ -19,6 +20,8 @@ class Scene:
     capacity: ReplicaCapacity
     limits: Limits
     tuning: Tuning = DEFAULTS
+    grounds: Callable[[], Grounds] | None = None
+    """All that it was made from, once somebody writes it down: most looks change nothing."""
 
 
 def entry_of(decision: Decision, reason: str, scene: Scene) -> Entry:
@@ -26,11 +29,12 @@ def entry_of(decision: Decision, reason: str, scene: Scene) -> Entry:
     return Entry(
         kind=SCALE,
         reason=reason,
-        message=decision.why + (f"; {decision.limited_by}" if decision.limited_by else ""),
+        message=message_of(decision),
         before=str(scene.before),
         after=str(decision.replicas),
         inputs=inputs(decision, scene),
         alternatives=alternatives(decision, scene),
+        grounds=written(scene.grounds()) if scene.grounds else {},
     )
 
 

@@ -3,33 +3,42 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.demand import ReplicaCapacity, seconds_of_request
+from plimsoll.core.plan.demand import NOTHING_LEARNED, LearnedLoad, read_demand
 from plimsoll.core.plan.demand import Demand as Traffic
-from plimsoll.core.plan.demand import read_demand
 from plimsoll.core.signals import FleetView, Signal
 
 _SEQUENCES: Final = "--max-num-seqs"
 
 
-def capacity_of(plan: Mapping[str, Any], spec: VLLMServiceSpec, view: FleetView | None = None) -> ReplicaCapacity:
+def capacity_of(
+    plan: Mapping[str, Any],
+    spec: VLLMServiceSpec,
+    view: FleetView | None = None,
+    learned: LearnedLoad = NOTHING_LEARNED,
+) -> ReplicaCapacity:
     """The capacity of a replica of a kept plan (``status.plan``).
 
     Pools are those that the engines report once they do; before that, and for plans kept by older releases, the
-    planned ones. Without a load in the spec, a request is at least as large as those that run now.
+    planned ones. Without a load in the spec, a request is at least as large as those that run now. ``learned`` lengths
+    count in place of those the plan was made for.
     """
-    kv, typical, traffic = plan["kv"], plan.get("typical") or {}, read_demand(spec)
+    kv, typical = plan["kv"], plan.get("typical") or {}
+    planned = _planned_for(typical, spec)
+    traffic = _traffic(typical, planned, spec, learned)
     engines = max(1, int(plan["choice"].get("enginesPerReplica", 1)))
     usable = engines * _usable_blocks(kv, view)
-    blocks = float(typical.get("blocks") or _older_plans_blocks(kv, spec, traffic))
+    blocks = float(typical.get("blocks") or _older_plans_blocks(kv, spec, planned))
+    blocks = _of_another_length(blocks, _held_tokens(planned), _held_tokens(traffic), _of_whole_context(kv, spec))
     if spec.load is None and view is not None:
         blocks = max(blocks, _blocks_now(view, usable / engines))
     capacity = ReplicaCapacity(
         usable_blocks=usable,
         request_blocks=blocks,
-        prompt_tokens=float(typical.get("promptTokens") or traffic.prompt_tokens),
+        prompt_tokens=float(traffic.prompt_tokens),
         max_num_seqs=engines * _sequences(plan["choice"].get("args", ())),
         load_seconds=float((plan.get("startup") or {}).get("seconds") or 0),
         prefill_seconds_per_token=(typical.get("prefillMsPerToken") or 0.0) / 1e3,
@@ -39,6 +48,53 @@ def capacity_of(plan: Mapping[str, Any], spec: VLLMServiceSpec, view: FleetView 
         percentile=traffic.percentile / 100,
     )
     return replace(capacity, request_seconds=seconds_of_request(capacity, traffic.output_tokens, engines))
+
+
+def _planned_for(typical: Mapping[str, Any], spec: VLLMServiceSpec) -> Traffic:
+    """The traffic that the plan was made for; plans of older releases do not say, and were made for the declared."""
+    traffic = read_demand(spec)
+    return replace(
+        traffic,
+        prompt_tokens=typical.get("promptTokens", traffic.prompt_tokens),
+        output_tokens=typical.get("outputTokens", traffic.output_tokens),
+        shared_tokens=typical.get("sharedTokens", traffic.shared_tokens),
+    )
+
+
+def _traffic(typical: Mapping[str, Any], planned: Traffic, spec: VLLMServiceSpec, learned: LearnedLoad) -> Traffic:
+    """The traffic that counts now. Plans of older releases do not say all they were made for: what is not learned
+    stays as it was planned.
+    """
+    traffic = read_demand(spec, learned)
+    if "outputTokens" in typical or learned.prompt_tokens is not None:
+        return traffic
+    return replace(traffic, prompt_tokens=planned.prompt_tokens)
+
+
+def _held_tokens(traffic: Traffic) -> int:
+    """Tokens of its own that a typical request holds when half of its output is made."""
+    return traffic.prompt_tokens + traffic.output_tokens // 2 - traffic.shared_tokens
+
+
+class _Whole(NamedTuple):
+    """A request of the whole context."""
+
+    tokens: int
+    blocks: float
+
+
+def _of_whole_context(kv: Mapping[str, Any], spec: VLLMServiceSpec) -> _Whole:
+    return _Whole(spec.context_tokens, (float(kv["numBlocks"]) - 1) / max(1e-9, float(kv["maxConcurrency"])))
+
+
+def _of_another_length(blocks: float, tokens: int, now_tokens: int, whole: _Whole) -> float:
+    """Blocks of a request that is not as long as was planned: on the line from the planned one to the longest one,
+    since states do not grow with tokens.
+    """
+    if tokens == now_tokens or whole.tokens <= tokens:
+        return blocks
+    slope = max(0.0, whole.blocks - blocks) / (whole.tokens - tokens)
+    return max(1.0, blocks + slope * (now_tokens - tokens))
 
 
 def _usable_blocks(kv: Mapping[str, Any], view: FleetView | None) -> float:
@@ -51,9 +107,8 @@ def _older_plans_blocks(kv: Mapping[str, Any], spec: VLLMServiceSpec, traffic: T
     """Plans of the first release say at most what a request takes at its end, or one of the whole context."""
     if found := kv.get("blocksPerRequestAtLoad"):
         return float(found)
-    whole = (float(kv["numBlocks"]) - 1) / max(1e-9, float(kv["maxConcurrency"]))
     share = (traffic.prompt_tokens + traffic.output_tokens / 2) / spec.context_tokens
-    return max(1.0, whole * min(1.0, share))
+    return max(1.0, _of_whole_context(kv, spec).blocks * min(1.0, share))
 
 
 def _blocks_now(view: FleetView, usable_blocks: float) -> float:

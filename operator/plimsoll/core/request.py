@@ -10,6 +10,7 @@ from plimsoll.api import names
 from plimsoll.api.parse import InvalidServiceError, field_errors
 from plimsoll.api.v1alpha1 import EngineSpec, VLLMServiceSpec
 from plimsoll.core.drift import digest
+from plimsoll.core.plan.demand import NOTHING_LEARNED, LearnedLoad
 
 FREE_OF_PLAN: Final = ("scaling", "replicas", "tuning", "mode", "rollout", "className", "routing")
 """Spec fields that change how many pods run, what stands beside them or what the operator may do, never what a pod
@@ -39,6 +40,8 @@ class Request:
 
     wish: str = ""
     """What a person says of an experiment: the annotation as it stands."""
+    load: LearnedLoad = NOTHING_LEARNED
+    """What the service's traffic has shown; no part of the fingerprint, so nothing is planned anew for it alone."""
 
     @property
     def own_engine(self) -> EngineSpec:

@@ -128,7 +128,7 @@ def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any]
     revision = new_revision(
         owner(request), request.fingerprint, reported, made.leader, plan.startup.seconds, number, made.worker
     )
-    return replace(revision, learned=learned or {}, tuned=kept_as(request))
+    return replace(revision, learned=learned or {}, tuned=kept_as(request), load=request.load.to_dict())
 
 
 def _marked(made: NodeTemplates) -> NodeTemplates:
@@ -224,7 +224,8 @@ def _update(running: Revision, fresh: Revision) -> Problem | None:
         return None
     text = "; ".join(changes)[:DIFF_LIMIT]
     accept = f"apply with the annotation plimsoll.dev/accept-plan: {fresh.name}"
-    return Problem(reasons.NEWER_PLAN.name, f"planning again would change {text}; {accept}")
+    why = " for the load that was observed (status.load)" if fresh.load and fresh.load != running.load else ""
+    return Problem(reasons.NEWER_PLAN.name, f"planning again{why} would change {text}; {accept}")
 
 
 def _changed_flags(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:

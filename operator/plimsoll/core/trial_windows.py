@@ -13,6 +13,8 @@ from plimsoll.facts import engine_metrics as names
 from plimsoll.facts.engine_metrics import EngineMetric
 
 FIGURE: Final = "figure"
+DIGITS: Final = 6
+"""More tells nothing of a window, and all windows of an experiment go into one line of the log."""
 _GOOD: Final = ("stop", "length")
 """Why a request that went well finished (``finished_reason``)."""
 
@@ -50,7 +52,7 @@ def read_windows(answer: Answer, seconds: float) -> dict[str, Window]:
     for series in answer.series:
         pod, figure = series.labels.get("pod", ""), series.labels.get(FIGURE, "")
         if series.value == series.value:  # NaN is not itself
-            found.setdefault(pod, {})[figure] = series.value
+            found.setdefault(pod, {})[figure] = float(f"{series.value:.{DIGITS}g}")
     return {pod: _window(figures, seconds) for pod, figures in found.items()}
 
 

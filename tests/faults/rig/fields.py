@@ -107,8 +107,13 @@ CHANGES: Final = (
 INERT: Final[Mapping[str, str]] = {
     "slo.percentile": "which percentile is measured; it changes nothing before there is traffic",
     "scaling.activation.idleAfter": "how long without requests before the last replica goes",
-    "tuning.mode": "no experiment is made yet",
-    "tuning.allow": "no experiment is made yet",
+    "tuning.mode": "who turns a setting, once something limits the service",
+    "tuning.allow": "which settings are tried by themselves, once something limits the service",
+    "tuning.qualityGate.threshold": "counts once fp8 KV is tried",
+    "tuning.qualityGate.timeout": "counts once fp8 KV is tried",
+    "tuning.qualityGate.podTemplate": "counts once fp8 KV is tried",
+    "tuning.freeze": "when nothing is tried by itself, once something limits the service",
+    "tuning.load": "counts once there were days of traffic",
     "rollout.noSpareGPU": "counts in a roll-out that finds no spare GPU",
     "routing.endpointPicker.service": "counts where InferencePools are served",
     "routing.endpointPicker.port": "counts where InferencePools are served",
@@ -127,7 +132,7 @@ def paths() -> set[str]:
 
 
 def _paths(schema: Mapping[str, Any], at: str) -> Iterator[str]:
-    properties = {} if at == "podTemplate" else schema.get("properties") or {}
+    properties = {} if at.endswith("podTemplate") else schema.get("properties") or {}
     if not properties:
         yield at
     for name, inner in properties.items():

@@ -190,3 +190,103 @@ def test_no_credentials_is_exit_3(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["explain", "docs"], env={"KUBECONFIG": str(tmp_path / "none")})
     assert result.exit_code == 3
     assert "no usable Kubernetes credentials" in result.stderr
+
+
+def ledger_line(service: str, **entry: Any) -> str:
+    """A line of the operator's log, as ``kubectl logs --prefix`` shows it."""
+    told = {"time": NOW, "kind": "Scale", "from": "0", "to": "1", "reason": "Woken", "message": "m", **entry}
+    line = {"time": NOW, "logger": "plimsoll.ledger", "service": service, "event": "ledger", "entry": told}
+    return f"[pod/plimsoll-1/operator] {json.dumps(line)}"
+
+
+WAKES = {"law": "wake", "requests": 3.0}
+WOKEN = "3 requests wait at the gateway"
+
+
+def test_history_of_a_log_is_in_order_and_made_again(tmp_path: Path) -> None:
+    later = ledger_line("llm/docs", message=WOKEN, grounds=WAKES, time="2026-01-02T00:00:00Z", alternatives=["0: no"])
+    earlier = ledger_line("llm/docs", kind="Plan", reason="FirstPlan", message="1 x H100", **{"from": None})
+    other = ledger_line("llm/other", message="elsewhere")
+    log = tmp_path / "ops.log"
+    log.write_text("\n".join(["\x00binary", later, '{"event": "ledger"}', later, other, earlier, "{broken ledger"]))
+    result = CliRunner().invoke(app, ["explain", "docs", "--history", "--from", str(log)])
+    assert result.exit_code == 0, result.output
+    assert result.stdout.index("FirstPlan") < result.stdout.index(WOKEN)
+    assert result.stdout.count(WOKEN) == 1
+    assert "instead: 0: no" in result.stdout
+    assert "1 of 1 recorded decisions come out the same" in result.stdout
+    assert "elsewhere" not in result.stdout
+    everything = CliRunner().invoke(app, ["explain", "--history", "--from", str(log), "-o", "json"])
+    assert [each["service"] for each in json.loads(everything.stdout)] == ["llm/other", "llm/docs", "llm/docs"]
+
+
+def test_a_decision_that_comes_out_otherwise_is_said(tmp_path: Path) -> None:
+    log = tmp_path / "ops.log"
+    log.write_text(ledger_line("llm/docs", message="5 requests wait at the gateway", to="2", grounds=WAKES))
+    result = CliRunner().invoke(app, ["explain", "--history", "--from", str(log)])
+    assert result.exit_code == 1
+    assert f"made again: 1 {WOKEN}" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "says"),
+    [
+        ("no JSON at all\n\x00\x01", [], "no entry of the ledger"),
+        ("a: {b: [", [], "no entry of the ledger"),
+        (ledger_line("llm/docs"), ["other"], "it has llm/docs"),
+        (None, [], "No such file"),
+    ],
+)
+def test_a_file_without_a_history_is_named(
+    tmp_path: Path, content: str | None, arguments: list[str], says: str
+) -> None:
+    log = tmp_path / "ops.log"
+    if content is not None:
+        log.write_text(content)
+    result = CliRunner().invoke(app, ["explain", *arguments, "--history", "--from", str(log)])
+    assert result.exit_code == 2
+    assert says in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["--history"], ["docs", "--from", "x"]])
+def test_what_to_explain_must_be_said(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, ["explain", *arguments])
+    assert result.exit_code == 2
+    assert "--history" in result.stderr
+
+
+def test_history_of_a_live_service_joins_what_it_still_knows(tmp_path: Path) -> None:
+    decision = {"time": "2026-01-03T00:00:00Z", "kind": "Retune", "reason": "Kept", "message": "quicker"}
+    ended = {"flag": "--max-num-seqs", "from": "32", "to": "64", "basis": "b"}
+    past = [
+        {"time": "2026-01-02T00:00:00Z", "outcome": "rolled back", "why": "worse", **ended},
+        {"time": "2026-01-03T00:00:02Z", "outcome": "kept", "why": "quicker", **ended},
+    ]
+    obj = live(tmp_path, READY, decisions=[decision], tuning={"past": past})
+    plan = {
+        "choice": {"gpusPerReplica": 1, "gpu": "H100", "tensorParallel": 1},
+        "kv": {"tokens": 9, "maxConcurrency": 2},
+    }
+    data = {"fingerprint": "f", "plan": plan, "template": {}, "loadSeconds": 1}
+    learned = {"correction": {"because": "1 GiB was missing"}}
+    meta = {"labels": {names.LABEL_SERVICE: "docs"}, "creationTimestamp": NOW}
+    revisions = [
+        {"metadata": {**meta, "name": "docs-b"}, "revision": 2, "data": {**data, "learned": learned}},
+        {"metadata": {**meta, "name": "docs-a"}, "revision": 1, "data": data},
+    ]
+    kept = "/apis/apps/v1/namespaces/llm/controllerrevisions"
+    answers = {f"{SERVICES}/docs": obj, kept: {"items": revisions, "metadata": {}}}
+    result = explain(tmp_path, answers, "docs", "--history", "-o", "json")
+    assert result.exit_code == 0, result.output
+    told = [(each["kind"], each["reason"], each.get("to")) for each in json.loads(result.stdout)]
+    assert told == [
+        ("Plan", "Kept", "docs-a"),
+        ("Correction", "EngineFigures", None),
+        ("Plan", "Kept", "docs-b"),
+        ("Retune", "RolledBack", "--max-num-seqs 64"),
+        ("Retune", "Kept", None),
+    ]
+    alone = explain(tmp_path, {**answers, kept: 403}, "docs", "--history")
+    assert alone.exit_code == 0
+    assert "plans are left out" in alone.stderr
+    assert "quicker" in alone.stdout

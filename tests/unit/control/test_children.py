@@ -26,6 +26,7 @@ from plimsoll.control.children import Applied, Children
 from plimsoll.control.turns import Turns
 from plimsoll.core import drift
 from plimsoll.core.kinds import INFERENCE_POOL, LEADER_WORKER_SET, POD_MONITOR, Availability, Kinds
+from plimsoll.core.managers import holders
 from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.pdb import disruption_budget
 from plimsoll.core.manifests.service import network_service
@@ -57,6 +58,7 @@ class World:
         self.objects: dict[tuple[Kind, str], dict[str, Any]] = {}
         self.writes: list[Kind] = []
         self.refuse: dict[Kind, ClusterError] = {}
+        self.away = ""
         self.overrule: dict[str, Any] = {}
         self.claims: dict[str, Any] = {}
         self.unlisted: dict[Kind, str] = {}
@@ -76,11 +78,16 @@ class World:
         self.writes.append(kind)
         if kind in self.refuse:
             raise self.refuse[kind]
+        if manager == self.away:
+            raise ClusterError("no answer")
         self.version += 1
         before = self.objects.get((kind, manifest["metadata"]["name"]), {"spec": {"replicas": 1}})
         meta = {"uid": "u2", **manifest["metadata"], "resourceVersion": str(self.version)}
         if manager == names.MANAGER_SCALE:
             meta = {**before["metadata"], "resourceVersion": str(self.version)}
+        if "replicas" in manifest.get("spec", {}):
+            held = [{"manager": manager, "operation": "Apply", "fieldsV1": {"f:spec": {"f:replicas": {}}}}]
+            meta |= {"managedFields": held}
         spec = {**before["spec"], **manifest.get("spec", {}), **self.overrule}
         self.objects[kind, meta["name"]] = {"metadata": meta, "spec": spec}
         return self.objects[kind, meta["name"]]
@@ -125,6 +132,20 @@ async def test_twice_is_once(world: World) -> None:
     await world.bring(_deployment())
     await world.bring(_deployment())
     assert world.writes == [DEPLOYMENTS]
+
+
+async def test_a_parked_fleet_is_made_without_pods_and_its_count_is_then_claimed(world: World) -> None:
+    world.away = names.MANAGER_SCALE  # the operator dies, say, between the two
+    with pytest.raises(ClusterError):
+        await world.bring(_deployment(), replicas=0)
+    made = world.objects[DEPLOYMENTS, "svc"]
+    assert made["spec"]["replicas"] == 0
+    assert holders(made, "spec", "replicas") == [names.MANAGER_CHILDREN]
+    world.away = ""
+    for _ in range(2):
+        await world.bring(_deployment(), replicas=0)
+    assert names.MANAGER_SCALE in holders(world.objects[DEPLOYMENTS, "svc"], "spec", "replicas")
+    assert len(world.writes) == 3
 
 
 async def test_what_is_refused_is_not_tried_again_at_once_whatever_happens_around_it(world: World) -> None:

@@ -1,5 +1,6 @@
 """The scaler over time: looks come, demand moves, owners change, the process restarts."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,7 @@ from plimsoll.core.plan.inventory import Inventory, Stock
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.pods import PodState
+from plimsoll.core.replay import again
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.signals import FleetView, Look, PodView, Sample, Signal
 from plimsoll.core.sizing import Size
@@ -68,6 +70,8 @@ class World:
     asked: float | None = None
     running: float = 4.0
     told: dict[str, Any] = field(default_factory=dict)
+    recorded: list[dict[str, Any]] = field(default_factory=list)
+    """The log."""
     cache: Cache = field(default_factory=Cache)
     inventory: Inventory = field(default_factory=Inventory)
 
@@ -109,6 +113,7 @@ class World:
         fleet = self.fleet()
         size = self.scaler.size(fleet)
         self.decisions = ledger.added(self.decisions, size.entries, AT)
+        self.recorded += [ledger.logged(entry, AT) for entry in size.entries]
         self.scaler.reported(KEY, size.entries)
         self.told = dict(size.scaling or {})
         if size.ours and not self.request.held_because:
@@ -122,6 +127,13 @@ class World:
             workload = {"spec": {"replicas": self.live}, "managers": managers}
         fleet = Fleet(KEY, self.request, self.revision, workload, self.decisions, self.pods, self.busy, self.other)
         return replace(fleet, told=self.told)
+
+    @property
+    def made_again(self) -> list[str]:
+        """Reasons of the recorded decisions that have grounds; each of them comes out the same a second time."""
+        found = [(told, made) for told in self.recorded if (made := again(json.loads(json.dumps(told)))) is not None]
+        assert all(made.same_as(told) for told, made in found)
+        return [told["reason"] for told, _ in found]
 
     def ask(self, **spec: Any) -> None:
         self.request = request_of(**spec)
@@ -152,6 +164,7 @@ def test_a_burst_is_caught_and_the_fleet_comes_down_after_a_window(world: World)
     assert world.live == 1
     assert world.reasons[:2] == ["Planned", "MoreDemand"]
     assert world.reasons[-1] == "LessDemand"
+    assert {"MoreDemand", "LessDemand"} <= set(world.made_again)
     last = world.decisions[-1]
     assert last["inputs"]["waiting"] == "0"
     assert any(text.startswith("2: ") for text in last["alternatives"])
@@ -277,6 +290,7 @@ def test_shadow_decides_once_and_writes_nothing(world: World) -> None:
     assert (world.live, size.replicas) == (1, 1)
     assert world.reasons.count("MoreDemand") == 1
     assert "not done (spec.mode is Shadow" in world.decisions[-1]["message"]
+    assert world.made_again == ["MoreDemand"]
 
 
 def test_external_recommends_and_copies(world: World) -> None:
@@ -361,6 +375,7 @@ def test_an_idle_service_goes_to_sleep_after_its_window_and_wakes_for_a_request(
     size = world.tick()
     assert (size.replicas, size.floor) == (1, 0)
     assert world.reasons[-2:] == ["Idle", "Woken"]
+    assert world.made_again[-2:] == ["Idle", "Woken"]
 
 
 @pytest.mark.parametrize(

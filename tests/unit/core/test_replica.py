@@ -1,5 +1,6 @@
 """What a replica can take: from the plan, from plans of older releases, and from what engines report."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from plimsoll.core import rollout
 from plimsoll.core.demand import ReplicaCapacity
 from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.demand import NOTHING_LEARNED, LearnedLoad
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.replica import capacity_of
@@ -27,7 +30,7 @@ def request_of(**spec: Any) -> Request:
 
 
 def kept(request: Request) -> dict[str, Any]:
-    plan = plan_service(request.spec, 1, bundled_config("Qwen/Qwen3-8B"))
+    plan = plan_service(request.spec, 1, bundled_config("Qwen/Qwen3-8B"), Inventory(load=request.load))
     assert isinstance(plan, Plan)
     return dict(rollout.render(request, plan, 1).plan)
 
@@ -168,3 +171,35 @@ def test_a_pool_holds_a_block_at_least() -> None:
         capacity_of({**OLD, "choice": {"args": [], "enginesPerReplica": 0}}, request_of(load=LOAD).spec).usable_blocks
         == 1000
     )
+
+
+def test_learned_lengths_move_what_a_request_takes() -> None:
+    request = request_of(load=LOAD)
+    plan = kept(request)
+    planned = capacity_of(plan, request.spec)
+    assert capacity_of(plan, request.spec, None, LearnedLoad(concurrency=99)) == planned
+    longer = capacity_of(plan, request.spec, None, LearnedLoad(prompt_tokens=4000, output_tokens=800))
+    assert longer.prompt_tokens == 4000
+    assert longer.request_seconds > planned.request_seconds
+    # A request of an attention-only model takes a block for 16 tokens.
+    assert longer.request_blocks == pytest.approx((4000 + 400) / 16, rel=0.01)
+    short = capacity_of(plan, request.spec, None, LearnedLoad(prompt_tokens=16, output_tokens=2))
+    assert 1 <= short.request_blocks < 5
+
+
+def test_what_is_no_longer_learned_is_as_declared_again() -> None:
+    request = request_of(load=LOAD)
+    learned = LearnedLoad(prompt_tokens=4000, output_tokens=800)
+    plan = kept(replace(request, load=learned))
+    assert plan["typical"]["promptTokens"] == 4000
+    again, declared = capacity_of(plan, request.spec), capacity_of(kept(request), request.spec)
+    assert again.prompt_tokens == LOAD["promptTokens"]
+    assert again.request_blocks == pytest.approx(declared.request_blocks, rel=0.02)
+
+
+@pytest.mark.parametrize("learned", [NOTHING_LEARNED, LearnedLoad(output_tokens=800)])
+def test_a_plan_of_an_older_release_keeps_its_prompt(learned: LearnedLoad) -> None:
+    typical = {"blocks": 10, "promptTokens": 500, "prefillMsPerToken": 2.0, "decodeStepMs": 40.0}
+    found = capacity_of({**OLD, "typical": typical}, request_of(load=LOAD).spec, None, learned)
+    assert found.prompt_tokens == 500
+    assert found.request_blocks >= 10

@@ -10,6 +10,8 @@ from plimsoll.core import hold, observe, rollout
 from plimsoll.core.live import LiveFleet
 from plimsoll.core.manifests.revision import Revision, outdated, read_revision, restarted
 from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.demand import LearnedLoad
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Nearest, Plan, Refusal
 from plimsoll.core.pods import Phase, PodState
@@ -71,6 +73,31 @@ def test_a_newer_planner_is_reported_and_changes_nothing(request_: Request, runn
     assert target.update.reason == "NewerPlan"
     assert "would change --new-flag added;" in target.update.message
     assert names.ANNOTATION_ACCEPT_PLAN in target.update.message
+
+
+def test_a_learned_load_is_offered_and_enters_the_next_plan() -> None:
+    def planned(request: Request) -> Plan:
+        found = plan_service(request.spec, 1, bundled_config(request.spec.model.id), Inventory(load=request.load))
+        assert isinstance(found, Plan)
+        return found
+
+    before = _request(load={"concurrency": 4, "promptTokens": 500, "outputTokens": 100})
+    running = rollout.render(before, planned(before), 1)
+    now = dataclasses.replace(before, load=LearnedLoad(concurrency=60))
+    target = choose_target(now, planned(now), [running])
+    assert target.revision is running, "nothing restarts"
+    assert target.update is not None
+    assert "for the load that was observed (status.load) would change --max-num-seqs: 32 -> 64" in target.update.message
+    nearly = dataclasses.replace(before, load=LearnedLoad(concurrency=30))
+    assert choose_target(nearly, planned(nearly), [running]).update is None, "no other choice, no update"
+    changed = _request(load={"concurrency": 4, "promptTokens": 500, "outputTokens": 100}, contextTokens=8192)
+    changed = dataclasses.replace(changed, load=LearnedLoad(concurrency=60))
+    following = choose_target(changed, planned(changed), [running]).revision
+    assert following is not None
+    args = following.plan["choice"]["args"]
+    assert args[args.index("--max-num-seqs") + 1] == "64"
+    assert LearnedLoad.from_dict(following.load) == now.load
+    assert any("declared: 4" in note for note in following.plan["assumptions"])
 
 
 def test_an_accepted_update_becomes_the_next_revision(request_: Request, running: Revision) -> None:

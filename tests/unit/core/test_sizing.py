@@ -147,3 +147,13 @@ def test_the_last_ten_decisions_are_kept_in_their_order() -> None:
     assert len(str(kept)) < 8000
     assert (ledger.last(kept, SCALE) or {})["to"] == "14"
     assert ledger.last(kept, "Retune") is None
+
+
+def test_who_set_the_count_last_is_kept_however_much_is_tried_since() -> None:
+    kept = ledger.added([], [Entry(SCALE, "MoreDemand", "m", "1", str(n)) for n in range(2, 5)], AT)
+    for number in range(20):
+        kept = ledger.added(kept, [Entry("Retune", "Trying", "m", "--a 1", f"--a {number}")], AT)
+    assert len(kept) == 10
+    assert kept[0] == ledger.last(kept, SCALE)
+    assert kept[0]["to"] == "4"
+    assert [entry["to"] for entry in kept[1:]] == [f"--a {n}" for n in range(11, 20)]

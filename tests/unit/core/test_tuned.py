@@ -8,10 +8,22 @@ import pytest
 from plimsoll.core import rollout
 from plimsoll.core.manifests.revision import Revision, read_revision
 from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.demand import NOTHING_LEARNED, LearnedLoad
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.request import Request, read_request
-from plimsoll.core.tuned import flags_of, kept_flags, pinned, with_flags, without_flags
+from plimsoll.core.tuned import (
+    OFF,
+    ON,
+    argument,
+    as_planned,
+    flags_of,
+    kept_flags,
+    pinned,
+    with_flags,
+    with_load_of,
+    without_flags,
+)
 
 QWEN = "Qwen/Qwen3-8B"
 FOUND = {"--max-num-seqs": "64"}
@@ -74,3 +86,52 @@ def test_they_outlive_what_they_do_not_depend_on(changed: dict[str, Any]) -> Non
 def test_either_spelling_of_the_users_flag_is_the_users() -> None:
     assert pinned(request_of(engine={"extraArgs": ["--max_num_seqs", "8"]}), "--max-num-seqs")
     assert not pinned(with_flags(request_of(), FOUND), "--max-num-seqs")
+
+
+LEARNED = LearnedLoad(concurrency=40)
+
+
+@pytest.mark.parametrize(
+    ("planned", "asked", "load"),
+    [
+        pytest.param(
+            request_of(), request_of(), LEARNED, id="the running plan is compared with what would be planned now"
+        ),
+        pytest.param(request_of(), request_of(contextTokens=4096), LEARNED, id="another spec"),
+        pytest.param(request_of(), with_flags(request_of(), FOUND), NOTHING_LEARNED, id="a flag that was found"),
+        pytest.param(with_flags(request_of(), FOUND), request_of(), NOTHING_LEARNED, id="a flag that is taken back"),
+        pytest.param(
+            with_flags(request_of(), FOUND),
+            with_flags(request_of(), {"--max-num-seqs": "128"}),
+            NOTHING_LEARNED,
+            id="another value",
+        ),
+        pytest.param(
+            request_of(), with_flags(request_of(contextTokens=4096), FOUND), LEARNED, id="a flag and another spec"
+        ),
+    ],
+)
+def test_a_flag_of_an_experiment_brings_no_other_load_along(
+    planned: Request, asked: Request, load: LearnedLoad
+) -> None:
+    kept = [revision_of(planned)]
+    assert with_load_of(replace(asked, load=LEARNED), kept).load == load
+    assert with_load_of(replace(asked, load=LEARNED), []).load == LEARNED
+
+
+def test_a_revision_keeps_the_load_it_was_planned_for() -> None:
+    made = revision_of(replace(request_of(), load=LEARNED))
+    assert as_planned(request_of(), made).load == LEARNED
+    assert as_planned(replace(request_of(), load=LEARNED), revision_of(request_of())).load == NOTHING_LEARNED
+
+
+@pytest.mark.parametrize(("value", "written"), [(ON, "--enable-prefix-caching"), (OFF, "--no-enable-prefix-caching")])
+def test_a_switch_is_one_of_its_two_names(value: str, written: str) -> None:
+    found = {"--enable-prefix-caching": value}
+    tuned = with_flags(request_of(), found)
+    assert tuned.spec.engine.extra_args == (argument("--enable-prefix-caching", value),) == (written,)
+    assert without_flags(tuned) == request_of()
+    assert written in revision_of(tuned).plan["choice"]["args"]
+    assert flags_of(request_of(), revision_of(tuned)) == found
+    for own in ("--enable-prefix-caching", "--no-enable-prefix-caching", "--no_enable_prefix_caching"):
+        assert pinned(request_of(engine={"extraArgs": [own]}), "--enable-prefix-caching")

@@ -30,6 +30,8 @@ class Revision:
     """What an engine taught that this plan was made with (``core/replan.py``)."""
     tuned: Mapping[str, Any] = field(default_factory=dict)
     """Flags that experiments found, with which this plan was made (``core/tuned.py``)."""
+    load: Mapping[str, Any] = field(default_factory=dict)
+    """What counted instead of the declared load when this plan was made (``core/learned_load.py``)."""
     worker_template: Mapping[str, Any] | None = None
     """Pod template of a replica's further nodes, where it spans several."""
 
@@ -58,6 +60,7 @@ class Revision:
                 "loadSeconds": self.load_seconds,
                 **({"learned": self.learned} if self.learned else {}),
                 **({"tuned": self.tuned} if self.tuned else {}),
+                **({"load": self.load} if self.load else {}),
                 **({"workerTemplate": self.worker_template} if self.worker_template else {}),
             },
         }
@@ -92,6 +95,7 @@ def read_revision(obj: Mapping[str, Any]) -> Revision | None:
         load_seconds=int(data["loadSeconds"]),
         learned=data.get("learned") or {},
         tuned=data.get("tuned") or {},
+        load=data.get("load") or {},
         worker_template=data.get("workerTemplate"),
     )
 

@@ -1,7 +1,8 @@
 """What the traffic asks of a service: requests at once or a second, their lengths, and the latency they must meet."""
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from plimsoll.api.units import duration_seconds
 from plimsoll.api.v1alpha1 import LoadSpec, SLOSpec, VLLMServiceSpec
@@ -13,16 +14,45 @@ DEFAULT_PERCENTILE: Final = 95
 
 
 @dataclass(frozen=True)
-class Demand:
-    """Traffic of the whole service and its latency targets (seconds); ``given`` says whether the spec has a load.
+class LearnedLoad:
+    """Figures that count instead of those of ``spec.load`` (``core/learned_load.py``); None: the declared one counts.
 
-    ``long_…`` are lengths that 95 % do not exceed, where somebody said so; ``tokens_per_step`` what a step yields for a
-    request: more than one under speculative decoding, when somebody measured it.
+    ``prefix_hit_tokens`` of a prompt need no computing, without the blocks of a prefix that is declared as shared.
+    """
+
+    concurrency: int | None = None
+    requests_per_second: float | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    shared_prefix_tokens: int | None = None
+    prefix_hit_tokens: int | None = None
+
+    def to_dict(self) -> dict[str, float]:
+        """What was learned; for a revision's data."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "LearnedLoad":
+        """From a revision's data; what a newer version wrote beside is passed over."""
+        return cls(**{key: value for key, value in data.items() if key in cls.__dataclass_fields__})
+
+
+NOTHING_LEARNED: Final = LearnedLoad()
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Traffic of the whole service and its latency targets (seconds); ``given`` says whether its amount is known.
+
+    ``hit_tokens`` of a prompt are in the cache, those of a shared prefix or more. ``long_…`` are lengths that 95 % do
+    not exceed, where somebody said so; ``tokens_per_step`` what a step yields for a request: more than one under
+    speculative decoding, when somebody measured it.
     """
 
     prompt_tokens: int
     output_tokens: int
     shared_tokens: int = 0
+    hit_tokens: int = 0
     concurrency: int | None = None
     rate: float | None = None
     ttft_seconds: float | None = None
@@ -44,14 +74,16 @@ class Demand:
         return self.ttft_seconds is not None or self.itl_seconds is not None
 
 
-def read_demand(spec: VLLMServiceSpec) -> Demand:
-    """The demand of a spec, with documented defaults for what it leaves out."""
-    load, slo = spec.load or LoadSpec(), spec.slo or SLOSpec()
+def read_demand(spec: VLLMServiceSpec, learned: LearnedLoad = NOTHING_LEARNED) -> Demand:
+    """The demand of a spec, with what was learned instead of what it says, and documented defaults for the rest."""
+    load, slo = _counted(spec.load or LoadSpec(), learned, spec.context_tokens), spec.slo or SLOSpec()
     prompt, output = _lengths(load, spec.context_tokens)
+    shared = min(load.shared_prefix_tokens or 0, prompt)
     return Demand(
         prompt_tokens=prompt,
         output_tokens=output,
-        shared_tokens=min(load.shared_prefix_tokens or 0, prompt),
+        shared_tokens=shared,
+        hit_tokens=min(max(learned.prefix_hit_tokens or 0, shared), prompt),
         concurrency=load.concurrency,
         rate=load.requests_per_second,
         ttft_seconds=duration_seconds(slo.ttft) if slo.ttft else None,
@@ -60,8 +92,35 @@ def read_demand(spec: VLLMServiceSpec) -> Demand:
         long_prompt_tokens=load.prompt_tokens_p95,
         long_output_tokens=load.output_tokens_p95,
         tokens_per_step=(spec.engine.speculative and spec.engine.speculative.accepted_tokens_per_step) or 1.0,
-        assumptions=_assumptions(load, prompt, output),
+        assumptions=(*_assumptions(load, prompt, output), *_notes(spec.load or LoadSpec(), learned)),
     )
+
+
+def _counted(load: LoadSpec, learned: LearnedLoad, context_tokens: int) -> LoadSpec:
+    """The load with what was learned in place of what was declared, within the context of today."""
+    found: dict[str, Any] = {key: value for key, value in learned.to_dict().items() if key in LoadSpec.model_fields}
+    if learned.prompt_tokens is not None:
+        found["prompt_tokens"] = min(learned.prompt_tokens, max(1, context_tokens - 1))
+        if load.prompt_tokens_p95 is not None:
+            found["prompt_tokens_p95"] = max(load.prompt_tokens_p95, found["prompt_tokens"])
+    prompt = found.get("prompt_tokens", load.prompt_tokens)
+    output = found.get("output_tokens", load.output_tokens)
+    if found and output is not None:
+        found["output_tokens"] = output = min(output, max(1, context_tokens - (prompt or 1)))
+    if found and output is not None and load.output_tokens_p95 is not None:
+        found["output_tokens_p95"] = max(load.output_tokens_p95, output)
+    return load.model_copy(update=found)
+
+
+def _notes(load: LoadSpec, learned: LearnedLoad) -> Iterator[str]:
+    """What counts as it was observed, each with what is declared."""
+    told = []
+    for name, value in learned.to_dict().items():
+        declared = getattr(load, name, None)
+        beside = "not declared" if declared is None else f"declared: {declared:,}"
+        told.append(f"{name.replace('_', ' ')} {value:,} ({beside})")
+    if told:
+        yield f"load: counts as it was observed over the last days: {', '.join(told)}"
 
 
 def _lengths(load: LoadSpec, context_tokens: int) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from plimsoll.api.inventory import ClusterInventory, ProductInventory, parse_inventory
 from plimsoll.api.parse import field_errors
 from plimsoll.core.plan.claims import Claims
+from plimsoll.core.plan.demand import NOTHING_LEARNED, LearnedLoad
 from plimsoll.core.policy import PodPolicy
 from plimsoll.facts import gpus
 from plimsoll.facts.gpus import GPU
@@ -60,6 +61,8 @@ class Inventory:
     claims: Claims = field(default_factory=dict)
     pools: Mapping[str, int] = field(default_factory=dict)
     """KV blocks that running engines report, by what decides them (``core/pools.py``)."""
+    load: LearnedLoad = NOTHING_LEARNED
+    """What the service's own traffic has shown."""
 
     def of(self, label: str) -> Stock:
         """The stock of a product; nothing is known of one that is not listed."""

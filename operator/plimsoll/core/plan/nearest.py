@@ -115,7 +115,7 @@ def _with_context(wish: Wish, tokens: int) -> _Change | None:
     if not max(1, typical) <= tokens < wish.context_tokens or "max_model_len" in wish.overrides.options:
         return None
     spec = wish.spec.model_copy(update={"context_tokens": tokens})
-    changed = replace(wish, spec=spec, demand=read_demand(spec))
+    changed = replace(wish, spec=spec, demand=read_demand(spec, wish.inventory.load))
     return _Change(f"contextTokens: {wish.spec.context_tokens} -> {tokens}", changed)
 
 

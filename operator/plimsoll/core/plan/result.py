@@ -56,14 +56,16 @@ class KVBudget:
 class Typical:
     """What one typical request is to an engine: the autoscaler counts with it.
 
-    ``blocks`` it holds when half of its output is made, without what a shared prefix stores for all. ``None``: the
-    speed of the GPU is not known.
+    ``blocks`` it holds when half of its output is made, without what a shared prefix stores for all. Times of ``None``:
+    the speed of the GPU is not known; lengths of ``None``: a plan of an older release.
     """
 
     prompt_tokens: int
     blocks: int
     prefill_ms_per_token: float | None = None
     decode_step_ms: float | None = None
+    output_tokens: int | None = None
+    shared_tokens: int | None = None
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ This is the only module of the planner that knows the latency model.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final, Literal
 
@@ -63,7 +63,7 @@ class EngineService:
         self._blocks, self._saved = request_blocks(engine, demand)
         self._longer = _longer_blocks(engine, demand, self._blocks)
         self._free = max(1, engine.low.num_blocks - 1)
-        new = demand.prompt_tokens - _cached_tokens(engine, demand)
+        new = demand.prompt_tokens - _cached_tokens(engine, demand, demand.hit_tokens)
         self._load = Load(max(1, new), demand.output_tokens, 1)
         self._cached = demand.prompt_tokens - max(1, new)
         whole = Load(demand.prompt_tokens, demand.output_tokens, 1)
@@ -115,15 +115,19 @@ class EngineService:
         prompt, half = self._demand.prompt_tokens, self._load.output_tokens // 2
         tokens = min(prompt + half, self._engine.layout.resolved.max_model_len)
         blocks = max(1, blocks_for_request(self._engine.layout, tokens) - self._saved)
+        lengths = Typical(
+            prompt, blocks, output_tokens=self._demand.output_tokens, shared_tokens=self._demand.shared_tokens
+        )
         if times is None:
-            return Typical(prompt, blocks)
+            return lengths
         most = min(FULLEST_POOL * self._free / blocks, self._engine.layout.resolved.max_num_seqs)
         decoding = max(1.0, most / times.pipeline_parallel)
         context = decoding * tokens
         step = times.step_seconds(decoding, context)
         chunks = times.chunks(load.prompt_tokens, decoding)
         prefill = times.prefill_seconds(load.prompt_tokens, self._cached, decoding, context) - chunks * step
-        return Typical(prompt, blocks, round(1e3 * max(0.0, prefill) / load.prompt_tokens, 6), round(1e3 * step, 3))
+        per_token_ms = round(1e3 * max(0.0, prefill) / load.prompt_tokens, 6)
+        return replace(lengths, prefill_ms_per_token=per_token_ms, decode_step_ms=round(1e3 * step, 3))
 
     def tokens_per_second(self, running: float) -> float:
         """Output tokens a second of one engine that runs so many requests; 0 when speeds are not known."""
@@ -256,17 +260,17 @@ def request_blocks(engine: Engine, demand: Demand) -> tuple[int, int]:
     """Blocks of a typical request at its end, and how many of them a shared prefix stores once for all."""
     tokens = demand.prompt_tokens + demand.output_tokens
     blocks = blocks_for_request(engine.layout, tokens)
-    shared = _cached_tokens(engine, demand)
+    shared = _cached_tokens(engine, demand, demand.shared_tokens)
     rest = blocks_for_request(engine.layout, max(1, tokens - shared)) if shared else blocks
     return blocks, max(0, blocks - rest)
 
 
-def _cached_tokens(engine: Engine, demand: Demand) -> int:
-    """Tokens of the shared prefix that are found again: whole blocks, never all of a prompt."""
+def _cached_tokens(engine: Engine, demand: Demand, found_tokens: int) -> int:
+    """Tokens of a prompt that are found again: whole blocks, never all of it."""
     resolved, block = engine.layout.resolved, max(1, engine.layout.block_tokens)
     if not resolved.prefix_caching:
         return 0
-    return min(demand.shared_tokens, demand.prompt_tokens - 1) // block * block
+    return min(found_tokens, demand.prompt_tokens - 1) // block * block
 
 
 def _first_token_seconds(times: StepTimes, prompt: int, cached: int, decoding: float, tokens: float) -> float:
