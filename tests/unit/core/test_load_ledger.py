@@ -11,7 +11,7 @@ def status(**figures: dict[str, float]) -> dict[str, Any]:
     return {"load": {"figures": figures}} if figures else {}
 
 
-DECLARED = {"declared": 8, "observed": 30, "counts": 8}
+DECLARED: dict[str, float] = {"declared": 8, "observed": 30, "counts": 8}
 
 
 @pytest.mark.parametrize(
