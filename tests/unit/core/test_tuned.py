@@ -12,7 +12,7 @@ from plimsoll.core.plan.demand import NOTHING_LEARNED, LearnedLoad
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.request import Request, read_request
-from plimsoll.core.tuned import as_planned, flags_of, kept_flags, pinned, with_flags, with_load_of, without_flags
+from plimsoll.core.tuned import as_planned, flags_of, kept_flags, pinned, with_flags, with_lessons, without_flags
 
 QWEN = "Qwen/Qwen3-8B"
 FOUND = {"--max-num-seqs": "64"}
@@ -104,11 +104,19 @@ def test_a_flag_of_an_experiment_brings_no_other_load_along(
     planned: Request, asked: Request, load: LearnedLoad
 ) -> None:
     kept = [revision_of(planned)]
-    assert with_load_of(replace(asked, load=LEARNED), kept).load == load
-    assert with_load_of(replace(asked, load=LEARNED), []).load == LEARNED
+    assert with_lessons(replace(asked, load=LEARNED), kept).load == load
+    assert with_lessons(replace(asked, load=LEARNED), []).load == LEARNED
 
 
 def test_a_revision_keeps_the_load_it_was_planned_for() -> None:
     made = revision_of(replace(request_of(), load=LEARNED))
     assert as_planned(request_of(), made).load == LEARNED
     assert as_planned(replace(request_of(), load=LEARNED), revision_of(request_of())).load == NOTHING_LEARNED
+
+
+def test_a_revision_keeps_the_step_times_it_was_planned_with() -> None:
+    made = revision_of(request_of())
+    assert as_planned(request_of(), made).speeds == {}, "none: what pods teach meanwhile does not come along"
+    slower = replace(made, plan={**made.plan, "stepFactor": 1.2})
+    assert as_planned(request_of(), slower).speeds == {made.plan["stepKey"]: 1.2}
+    assert as_planned(request_of(), replace(made, plan={"choice": {}})).speeds == {}, "a plan of an older release"
