@@ -20,7 +20,9 @@ from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.replica import capacity_of
+from plimsoll.core.retune import Seen
 from plimsoll.core.signals import FleetView, PodView, Sample, Signal
+from plimsoll.core.tuned import OFF, ON, argument
 from plimsoll.sim.counters import Histogram, quantile
 from plimsoll.sim.engine import NEVER, Engine
 from plimsoll.sim.models import EngineModel
@@ -36,7 +38,9 @@ LOOK_SECONDS: Final = 480.0
 TRIAL_SECONDS: Final = 240.0 + 60.0 * WINDOWS
 MOST_EXPERIMENTS: Final = 4
 AIMS: Final = {"DecodeBound": "token"}
-ALLOWED: Final = ("MaxNumSeqs", "MaxNumBatchedTokens", "GPUMemoryUtilization")
+ALLOWED: Final = (
+    "MaxNumSeqs", "MaxNumBatchedTokens", "GPUMemoryUtilization", "KVCacheMemoryBytes", "PrefixCaching",
+)  # fmt: skip
 
 Flags = Mapping[str, str]
 Rate = Callable[[float], float]
@@ -63,6 +67,9 @@ class Scenario:
     harmful: Callable[[str, str], bool] = lambda _flag, _value: False
     trouble: Callable[[str, str], Trouble] = lambda _flag, _value: NO_TROUBLE
     placebo: bool = False
+    model: str = MODEL
+    pool_shown: bool = False
+    """Its pods have reported the pool that they really have."""
 
     def requests(self, seed: int, seconds: float, pods: int = 1) -> list[Request]:
         """Traffic of so many pods."""
@@ -81,12 +88,13 @@ class Scenario:
     @property
     def spec(self) -> VLLMServiceSpec:
         """As the user wrote it: a load of long ago, and targets."""
+        load = {"concurrency": 4, "promptTokens": self.prompt_tokens, "outputTokens": self.output_tokens}
         return VLLMServiceSpec.model_validate(
             {
-                "model": {"id": MODEL},
+                "model": {"id": self.model},
                 "hardware": {"gpu": "NVIDIA-L40S", "maxGPUs": 8},
                 "contextTokens": self.context_tokens,
-                "load": {"concurrency": 4, "promptTokens": self.prompt_tokens, "outputTokens": self.output_tokens},
+                "load": load | {"sharedPrefixTokens": self.shared_prefix_tokens},
                 "slo": {"ttft": f"{TTFT_SECONDS}s", "itl": f"{self.itl_seconds * 1000:.0f}ms"},
             }
         )
@@ -111,8 +119,8 @@ def searched(scenario: Scenario, seed: int) -> End:
     flags, failed = dict(scenario.start), set[tuple[str, str]]()
     wrong = kept_after = lost = count = 0
     while count < MOST_EXPERIMENTS:
-        finding = looked(scenario, flags, seed)
-        found = _proposal(scenario, flags, finding, failed)
+        finding, seen = looked(scenario, flags, seed)
+        found = _proposal(scenario, flags, finding, failed, seen)
         if found is None:
             break
         count += 1
@@ -128,11 +136,13 @@ def searched(scenario: Scenario, seed: int) -> End:
 
 
 def _proposal(
-    scenario: Scenario, flags: Flags, finding: Finding, failed: set[tuple[str, str]]
+    scenario: Scenario, flags: Flags, finding: Finding, failed: set[tuple[str, str]], seen: Seen
 ) -> retune.Recommendation | None:
     """What the operator would try, with everything in ``tuning.allow``; fp8 is never tried."""
     plan = to_json(planned(scenario, tuple(sorted(flags.items()))))
-    found = retune.recommend(finding.word, finding.message, plan, scenario.spec, _planning, flags, failed, ALLOWED)
+    found = retune.recommend(
+        finding.word, finding.message, plan, scenario.spec, _planning, flags, failed, first=ALLOWED, seen=seen
+    )
     return None if found is None or found.change.setting == "KVCacheDtype" else found
 
 
@@ -165,14 +175,14 @@ def _late(window: Window | None, itl_seconds: float) -> bool:
 
 
 def _planning(spec: VLLMServiceSpec) -> Plan | Refusal:
-    return plan_service(spec, 1, bundled_config(MODEL))
+    return plan_service(spec, 1, bundled_config(spec.model.id))
 
 
 @cache
 def planned(scenario: Scenario, flags: tuple[tuple[str, str], ...]) -> Plan:
     """The plan with these flags."""
     spec = scenario.spec
-    args = tuple(f"{flag}={value}" for flag, value in flags)
+    args = tuple(argument(*each) for each in flags)
     found = _planning(spec.model_copy(update={"engine": spec.engine.model_copy(update={"extra_args": args})}))
     assert isinstance(found, Plan), found
     return found
@@ -180,19 +190,23 @@ def planned(scenario: Scenario, flags: tuple[tuple[str, str], ...]) -> Plan:
 
 def engine(scenario: Scenario, flags: Flags) -> EngineModel:
     """The simulated engine of that plan."""
-    config = bundled_config(MODEL)
+    config = bundled_config(scenario.model)
     assert config is not None
     return engine_of(planned(scenario, tuple(sorted(flags.items()))), config)
 
 
-def looked(scenario: Scenario, flags: Flags, seed: int) -> Finding:
-    """What the operator would say limits the service."""
+def looked(scenario: Scenario, flags: Flags, seed: int) -> tuple[Finding, Seen]:
+    """What the operator would say limits the service, and what its pods would have shown."""
     requests = scenario.requests(seed, LOOK_SECONDS)
     running = engine(scenario, flags).engine()
     samples = _alone(running, requests, LOOK_SECONDS)
     plan = to_json(planned(scenario, tuple(sorted(flags.items()))))
     view = FleetView((PodView("pod", "ready", engines={"0": _readings(running, samples)}),))
-    return diagnose(Case(view, capacity_of(plan, scenario.spec, view), Targets(TTFT_SECONDS, scenario.itl_seconds, 95)))
+    targets = Targets(TTFT_SECONDS, scenario.itl_seconds, 95)
+    last = samples[-1]
+    hits = round(100 * last.prefix_hit_tokens / last.prefix_queried_tokens) if last.prefix_queried_tokens else None
+    pool = plan["kv"]["numBlocks"] if scenario.pool_shown else None
+    return diagnose(Case(view, capacity_of(plan, scenario.spec, view), targets)), Seen(pool, hits)
 
 
 def attained(scenario: Scenario, flags: Flags, seed: int) -> float:
@@ -213,6 +227,7 @@ def best_attained(scenario: Scenario, seed: int) -> float:
         _SEQS: ("8", "16", "32", "64", "128"),
         _TOKENS: ("512", "1024", "2048", "4096"),
         _SHARE: ("0.6", "0.9", "0.92"),
+        _CACHING: (ON, OFF),
     }
     greedy = scenario.harmful(_SHARE, "0.95")
     tried_ones = [
@@ -225,7 +240,7 @@ def best_attained(scenario: Scenario, seed: int) -> float:
 
 
 def _holds(scenario: Scenario, flags: Flags) -> bool:
-    args = tuple(f"{flag}={value}" for flag, value in sorted(flags.items()))
+    args = tuple(argument(*each) for each in sorted(flags.items()))
     engine_spec = scenario.spec.engine.model_copy(update={"extra_args": args})
     return isinstance(_planning(scenario.spec.model_copy(update={"engine": engine_spec})), Plan)
 
@@ -278,6 +293,7 @@ def _tail(histogram: Histogram) -> float:
 # What is right.
 
 _SEQS, _TOKENS, _SHARE = "--max-num-seqs", "--max-num-batched-tokens", "--gpu-memory-utilization"
+_CACHING, _BYTES = "--enable-prefix-caching", "--kv-cache-memory-bytes"
 
 
 def _at_least(flag: str, value: float) -> Callable[[Flags], bool]:
@@ -337,6 +353,34 @@ SCENARIOS: Final = (
         {_SHARE: "0.92", _SEQS: "256"},
         harmful=lambda flag, _value: flag == _SHARE,
         trouble=_when(_SHARE, TOO_MUCH),
+        **KV_BOUND,
+    ),
+    Scenario(
+        "prefix caching off on shared prefixes",
+        4.0,
+        _as(enable_prefix_caching=ON, max_num_seqs="64"),
+        {_CACHING: OFF, _SEQS: "64"},
+        prompt_tokens=3000,
+        output_tokens=60,
+        shared_prefix_tokens=2500,
+        itl_seconds=0.2,
+    ),
+    Scenario(
+        "a hybrid caches prefixes that nobody shares",
+        1.1,
+        lambda flags: flags.get(_CACHING) == OFF,
+        {_SHARE: "0.65", _SEQS: "256"},
+        model="Qwen/Qwen3.5-9B",
+        prompt_tokens=600,
+        output_tokens=1200,
+        itl_seconds=0.2,
+    ),
+    Scenario(
+        "utilisation too cautious, and the pool was seen",
+        0.8,
+        _at_least(_BYTES, 10e9),
+        {_SHARE: "0.6", _SEQS: "256"},
+        pool_shown=True,
         **KV_BOUND,
     ),
     Scenario("prefix caching without anything shared", 1.5, _as(max_num_seqs="64"), {_SEQS: "64"}),

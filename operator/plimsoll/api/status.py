@@ -353,7 +353,7 @@ class Recommendation(APIModel):
 class Experiment(APIModel):
     """One flag that is being tried on a canary. All that the operator needs to go on with it after a crash."""
 
-    phase: Word = Field(description="Starting, Warming, Measuring, Keeping, Watching or Reverting.")
+    phase: Word = Field(description="Starting, Gating, Warming, Measuring, Keeping, Watching or Reverting.")
     setting: Word = Field(description="What it is, as in spec.tuning.allow.")
     flag: Word = Field(description="The flag of vllm serve.")
     from_: Word = Field(alias="from", description="Its value in the fleet when it began.")
@@ -365,6 +365,7 @@ class Experiment(APIModel):
     base: Word = Field(description="The revision that the canary is compared with.")
     started_at: Time = Field(description="When it began.")
     since: Time = Field(description="When the phase began.")
+    gate: Word | None = Field(default=None, description="What the quality gate found, once it has passed.")
     verdict: Word | None = Field(default=None, description="Why it was kept, or is taken back.")
     late_before: Word | None = Field(default=None, description="yes: a latency target was missed when it began.")
 

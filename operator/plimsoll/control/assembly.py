@@ -21,6 +21,7 @@ from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.experiments import Experiments
 from plimsoll.control.fence import FencedCluster
+from plimsoll.control.gates import Gates
 from plimsoll.control.health import Health
 from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
@@ -143,6 +144,7 @@ class Operator:
         turns = Turns(fenced, clock.monotonic)
         children = Children(fenced, cache, turns, sweep.unlisted, optional.of)
         beside = Beside(children, optional.of, settings.pod_monitor_labels)
+        gates = Gates(fenced, cache, children, outside.policy.allow, settings.gate_image)
         experiments = Experiments(
             outside.metrics,
             settings.prometheus.labels,
@@ -150,6 +152,7 @@ class Operator:
             planner,
             children,
             survey,
+            gates,
             clock.wall_seconds,
             ExperimentTiming(settings.experiment_window_seconds, a_day=settings.experiments_per_day),
         )

@@ -12,7 +12,7 @@ from typing import Any, Final
 from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.api.parse import InvalidServiceError
-from plimsoll.control.advisor import Advisor
+from plimsoll.control.advisor import Advisor, shown
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
@@ -153,7 +153,9 @@ class Reconciler:
         plan = rollout.reported_plan(target, wanted)
         finding = observed.finding.word if observed.finding else ""
         failed = failed_changes(service, request, target.revision, finding)
-        advice = await self.advisor.advise(key, request, target.revision, observed.finding, _advised(service), failed)
+        advice = await self.advisor.advise(
+            key, request, target.revision, observed.finding, _advised(service), failed, shown(observed)
+        )
         trial = await self.experiments.advance(
             service, self._situation(key, request, now, size, observed, advice, live)
         )

@@ -14,7 +14,15 @@ from plimsoll.core.plan.demand import LearnedLoad
 from plimsoll.core.request import Request
 
 Flags = Mapping[str, str]
-"""Value by flag, as ``vllm serve`` spells it: ``{"--max-num-seqs": "64"}``."""
+"""Value by flag, as ``vllm serve`` spells it: ``{"--max-num-seqs": "64"}``. A switch is ON or OFF."""
+ON, OFF = "on", "off"
+
+
+def argument(flag: str, value: str) -> str:
+    """A flag with its value as one argument; of a switch one of its two names alone."""
+    if value in (ON, OFF):
+        return flag if value == ON else f"--no-{flag.removeprefix('--')}"
+    return f"{flag}={value}"
 
 
 def kept_flags(request: Request, kept: Iterable[Revision]) -> dict[str, str]:
@@ -40,7 +48,7 @@ def with_flags(request: Request, flags: Flags) -> Request:
     """The request as if the user had written these flags too; the same request when there are none."""
     if not flags:
         return request
-    args = (*request.own_engine.extra_args, *(f"{flag}={value}" for flag, value in sorted(flags.items())))
+    args = (*request.own_engine.extra_args, *(argument(*each) for each in sorted(flags.items())))
     engine = request.spec.engine.model_copy(update={"extra_args": args})
     spec = request.spec.model_copy(update={"engine": engine})
     return replace(request, spec=spec, fingerprint=digest([request.fingerprint, dict(flags)]), tuned=dict(flags))
@@ -77,7 +85,8 @@ def as_planned(request: Request, revision: Revision) -> Request:
 def pinned(request: Request, flag: str) -> bool:
     """Whether the user has written this flag: then it is nobody else's."""
     own = request.own_engine.extra_args
-    return flag in {arg.partition("=")[0].replace("_", "-") for arg in own if arg.startswith("--")}
+    written = {arg.partition("=")[0].replace("_", "-") for arg in own if arg.startswith("--")}
+    return not written.isdisjoint((flag, argument(flag, OFF)))
 
 
 def _subject(request: Request) -> str:

@@ -29,7 +29,7 @@ def engine_of(plan: Plan, config: ModelConfig) -> EngineModel:
     if times is None:
         raise NoEngineError(f"bandwidth and FLOP/s of {plan.choice.gpu} are not known")
     resolved = engine.layout.resolved
-    limits = EngineLimits(resolved.max_num_seqs, resolved.max_num_batched_tokens)
+    limits = EngineLimits(resolved.max_num_seqs, resolved.max_num_batched_tokens, resolved.prefix_caching)
     pool = pool_of(engine.layout, plan.kv.num_blocks)
     return EngineModel(pool, limits, ModelledSteps(times.step_seconds), plan.choice.gpus_per_replica)
 

@@ -87,6 +87,34 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (service(spec__scaling__maxReplicas=9), "spec.scaling.maxReplicas", "must not exceed hardware.maxGPUs"),
     (service(spec__scaling__minReplicas=9), "spec.scaling.minReplicas", "must not exceed hardware.maxGPUs"),
     (service(spec__tuning__allow=["Everything"]), "spec.tuning.allow[0]", "'MaxNumSeqs'"),
+    (service(spec__tuning__freeze=[{}]), "spec.tuning.freeze[0].timeZone", "is required"),
+    (
+        service(spec__tuning__freeze=[{"timeZone": "Etc/UTC", "from": "8:00"}]),
+        "spec.tuning.freeze[0].from",
+        "for example 08:00",
+    ),
+    (
+        service(
+            spec__tuning__freeze=[{"timeZone": "Etc/UTC"}, {"timeZone": "Etc/UTC", "from": "07:00", "to": "07:00"}]
+        ),
+        "spec.tuning.freeze[1].to",
+        "must differ",
+    ),
+    (
+        service(spec__tuning__freeze=[{"timeZone": "Etc/UTC", "days": ["Friday", "Mon"]}]),
+        "spec.tuning.freeze[0].days[1]",
+        "'Monday'",
+    ),
+    (
+        service(spec__tuning__freeze=[{"timeZone": "Etc/UTC", "days": ["Monday", "Monday"]}]),
+        "spec.tuning.freeze[0].days",
+        "must not name anything twice",
+    ),
+    (
+        service(spec__tuning__freeze=[{"timeZone": "../../etc/passwd"}]),
+        "spec.tuning.freeze[0].timeZone",
+        "for example Europe/Berlin",
+    ),
     (service(spec__engine__version="v0.32.0"), "spec.engine.version", "for example 0.32.0"),
     (service(spec__engine__extraArgs="--enforce-eager"), "spec.engine.extraArgs", "must be a list"),
     (service(spec__engine__extraArgs=[""]), "spec.engine.extraArgs[0]", "must not be empty"),

@@ -57,7 +57,9 @@ def test_every_node_is_structural_and_bounded(at: str, node: dict[str, Any]) -> 
         case "object" if "additionalProperties" in node:
             assert "maxProperties" in node, "a map without a limit"
         case "object" if "x-kubernetes-preserve-unknown-fields" in node:
-            assert at.startswith("spec.podTemplate.spec."), "only what Kubernetes itself will judge is passed on"
+            assert at.startswith(("spec.podTemplate.spec.", "spec.tuning.qualityGate.podTemplate.spec.")), (
+                "only what Kubernetes itself will judge is passed on"
+            )
         case "object":
             assert node["properties"]
             assert set(node.get("required", ())) <= node["properties"].keys()
@@ -97,6 +99,8 @@ def test_only_constants_are_schema_defaults() -> None:
         "spec.scaling.minReplicas": 1,
         "spec.tuning": {},
         "spec.tuning.mode": "Recommend",
+        "spec.tuning.freeze[].from": "00:00",
+        "spec.tuning.freeze[].to": "24:00",
         "spec.tuning.load": "Learned",
         "spec.engine.lora.maxLoras": 1,
         "spec.engine.lora.maxRank": 16,

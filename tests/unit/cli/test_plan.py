@@ -239,3 +239,12 @@ def test_an_inventory_that_cannot_be_used_is_exit_2(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, asked)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "inventory.yaml: products.L4.prize: 3: unknown field" in result.stderr
+
+
+def test_a_time_of_day_without_quotes_is_text_as_it_is_to_kubectl(tmp_path: Path) -> None:
+    manifest = written(service())
+    window = "  tuning:\n    freeze:\n      - {timeZone: Etc/UTC, from: 09:30, to: 18:00}\n"
+    path = tmp_path / "service.yaml"
+    path.write_text(manifest.replace("spec:\n", f"spec:\n{window}", 1))
+    result = CliRunner().invoke(app, ["plan", str(path)])
+    assert result.exit_code == 0, result.output

@@ -7,15 +7,18 @@ import pytest
 
 from plimsoll.api import findings
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.control.advisor import Advisor
+from plimsoll.control.advisor import Advisor, shown
 from plimsoll.control.cache import Key
 from plimsoll.core import rollout
 from plimsoll.core.diagnose import Finding
 from plimsoll.core.manifests.revision import Revision
+from plimsoll.core.observed import Observed
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.pools import Pool
 from plimsoll.core.request import Request, read_request
+from plimsoll.core.retune import Seen
 
 KEY = Key("llm", "svc")
 CAPPED = Finding(findings.SEQUENCE_CAP_BOUND, "8 of at most 8 requests run, 12 wait")
@@ -112,3 +115,19 @@ async def test_turned_off_it_says_nothing(advisor: Advisor, planner: Planner) ->
     request = request_of(tuning={"mode": "Off"})
     assert await advisor.advise(KEY, request, revision_of(request), CAPPED, {"flag": "--max-num-seqs"}) is None
     assert planner.asked == 0
+
+
+async def test_what_pods_have_shown_counts(advisor: Advisor, planner: Planner) -> None:
+    request = request_of()
+    revision = revision_of(request_of(engine={"extraArgs": ["--gpu-memory-utilization=0.85"]}))
+    full = Finding(findings.KV_BOUND, "the pool is full, and 12 wait")
+    first = await advisor.advise(KEY, request, revision, full, {})
+    days = [{"date": "2026-11-29", "prefixHitPercent": 3}, {"date": "2026-11-30"}]
+    seen = shown(Observed(pool=Pool("k", revision.plan["kv"]["numBlocks"]), load={"days": days}))
+    assert seen == Seen(revision.plan["kv"]["numBlocks"], 3)
+    then = await advisor.advise(KEY, request, revision, full, first or {}, seen=seen)
+    assert (first or {})["setting"] == "GPUMemoryUtilization"
+    assert (then or {})["setting"] == "KVCacheMemoryBytes"
+    assert shown(Observed()) == Seen()
+    await advisor.advise(KEY, request, revision, full, then or {}, seen=seen)
+    assert planner.asked == 2

@@ -12,7 +12,18 @@ from plimsoll.core.plan.demand import NOTHING_LEARNED, LearnedLoad
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.request import Request, read_request
-from plimsoll.core.tuned import as_planned, flags_of, kept_flags, pinned, with_flags, with_lessons, without_flags
+from plimsoll.core.tuned import (
+    OFF,
+    ON,
+    argument,
+    as_planned,
+    flags_of,
+    kept_flags,
+    pinned,
+    with_flags,
+    with_lessons,
+    without_flags,
+)
 
 QWEN = "Qwen/Qwen3-8B"
 FOUND = {"--max-num-seqs": "64"}
@@ -120,3 +131,15 @@ def test_a_revision_keeps_the_step_times_it_was_planned_with() -> None:
     slower = replace(made, plan={**made.plan, "stepFactor": 1.2})
     assert as_planned(request_of(), slower).speeds == {made.plan["stepKey"]: 1.2}
     assert as_planned(request_of(), replace(made, plan={"choice": {}})).speeds == {}, "a plan of an older release"
+
+
+@pytest.mark.parametrize(("value", "written"), [(ON, "--enable-prefix-caching"), (OFF, "--no-enable-prefix-caching")])
+def test_a_switch_is_one_of_its_two_names(value: str, written: str) -> None:
+    found = {"--enable-prefix-caching": value}
+    tuned = with_flags(request_of(), found)
+    assert tuned.spec.engine.extra_args == (argument("--enable-prefix-caching", value),) == (written,)
+    assert without_flags(tuned) == request_of()
+    assert written in revision_of(tuned).plan["choice"]["args"]
+    assert flags_of(request_of(), revision_of(tuned)) == found
+    for own in ("--enable-prefix-caching", "--no-enable-prefix-caching", "--no_enable_prefix_caching"):
+        assert pinned(request_of(engine={"extraArgs": [own]}), "--enable-prefix-caching")

@@ -1,0 +1,129 @@
+"""An experiment on the whole chain: real Deployments, a real Prometheus, engines that obey --max-num-seqs."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import pytest
+
+from e2e.controlplane.kubectl import Kubectl
+from e2e.eventually import eventually
+from e2e.fleet.engine import Speed
+from e2e.labrun import Lab, LabOptions
+from e2e.look import Apply, Look, applier
+from plimsoll.api import names
+
+pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(400)]
+
+L4: Final = "NVIDIA-L4"
+WINDOW_SECONDS: Final = 4
+"""Four scrapes, on a machine that is not busy; thirty windows until the verdict."""
+QUICK: Final = {
+    "PLIMSOLL_METRICS_INTERVAL_SECONDS": "1.5",
+    "PLIMSOLL_METRICS_WINDOW_SECONDS": "8",
+    "PLIMSOLL_METRICS_STALE_SECONDS": "15",
+    "PLIMSOLL_EXPERIMENT_WINDOW_SECONDS": str(WINDOW_SECONDS),
+}
+BY_MISTAKE: Final[dict[str, Any]] = {
+    "model": {"id": "Qwen/Qwen3-8B"},
+    "hardware": {"gpu": L4, "maxGPUs": 8},
+    "contextTokens": 4096,
+    "load": {"concurrency": 4, "promptTokens": 100, "outputTokens": 20},
+    "slo": {"ttft": "4s", "itl": "400ms"},
+    "scaling": {"minReplicas": 6, "maxReplicas": 6},
+}
+"""A load of four at once was declared, so few may run; many more come. Six pods, and room for canary and control."""
+SLOW: Final = Speed(step_seconds=0.15)
+"""A step of an 8B model on an L4: few requests a second fill an engine."""
+RATE: Final = 52
+"""Requests a second, 3.1 s each: eight pods with the old cap bear 41 of them, six with the new one 62."""
+BEFORE, AFTER = "--max-num-seqs=16", "--max-num-seqs=32"
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab(LabOptions(nodes=f"1*{L4}:8", load_seconds=1.0, speed=SLOW, operator_env=QUICK)) as lab:
+        yield lab
+
+
+@pytest.fixture
+def kubectl(lab: Lab) -> Kubectl:
+    return lab.plane.kubectl
+
+
+@pytest.fixture
+def look(lab: Lab, namespace: str) -> Look:
+    return Look(lab, namespace)
+
+
+@pytest.fixture
+def apply(kubectl: Kubectl, namespace: str) -> Apply:
+    return applier(kubectl, namespace)
+
+
+@contextmanager
+def load(lab: Lab, look: Look, rate: float) -> Iterator[None]:
+    """So many requests a second, until the block is left."""
+    assert lab.fleet is not None
+    fleet, stop = lab.fleet, threading.Event()
+    requests = fleet.fleet.load(
+        look.namespace,
+        {names.LABEL_SERVICE: "svc"},
+        rate=rate,
+        prompt_tokens=100,
+        output_tokens=20,
+        seconds=600,
+        enough=lambda _: stop.is_set(),
+    )
+    sending = threading.Thread(target=lambda: fleet.run(requests), daemon=True)
+    sending.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        sending.join(30)
+
+
+def test_a_bad_sequence_cap_heals_itself_and_a_person_takes_it_back(lab: Lab, apply: Apply, look: Look) -> None:
+    apply("svc", **BY_MISTAKE, tuning={"mode": "Auto", "allow": ["MaxNumSeqs"]})
+    look.until("svc", "Ready", "True")
+    assert BEFORE in _args(look, "svc")
+    spec = look.get("vllmservices", "svc")["spec"]
+    with load(lab, look, rate=RATE):
+        look.until("svc", names.EXPERIMENTING, "True", "Trying")
+        eventually(lambda: {"svc-canary", "svc-control"} <= {d["metadata"]["name"] for d in look.all("deployments")})
+        assert AFTER in _args(look, "svc-canary")
+        assert _args(look, "svc-control") == _args(look, "svc")
+        tracks = {pod["metadata"]["labels"][names.LABEL_TRACK] for pod in look.all("pods")}
+        assert tracks <= {names.TRACK_MAIN, names.TRACK_CANARY, names.TRACK_CONTROL}
+        eventually(lambda: AFTER in _args(look, "svc"), within_seconds=220, otherwise=lambda: _story(look))
+    look.until("svc", "Ready", "True")
+    eventually(lambda: [d["metadata"]["name"] for d in look.all("deployments")] == ["svc"])
+    told = look.get("vllmservices", "svc")
+    assert told["spec"] == spec
+    assert "time to first token -" in told["status"]["tuning"]["experiment"]["verdict"]
+    lab.plane.kubectl("annotate", "vllm", "svc", "-n", look.namespace, f"{names.ANNOTATION_EXPERIMENT}=revert")
+    eventually(lambda: BEFORE in _args(look, "svc"), within_seconds=30, otherwise=lambda: _story(look))
+    eventually(lambda: _outcomes(look) == ["reverted"], within_seconds=120, otherwise=lambda: _story(look))
+
+
+def _args(look: Look, name: str) -> list[str]:
+    """Arguments of the engine, each flag with its value."""
+    found = look.maybe("deployments", name)
+    args = found["spec"]["template"]["spec"]["containers"][0]["args"] if found else []
+    return [
+        f"{arg}={after}" if not after.startswith("--") else arg
+        for arg, after in zip(args, [*args[1:], "--"], strict=True)
+    ] + args
+
+
+def _outcomes(look: Look) -> list[str]:
+    past = look.get("vllmservices", "svc")["status"].get("tuning", {}).get("past", [])
+    return [each["outcome"] for each in past]
+
+
+def _story(look: Look) -> str:
+    status = look.get("vllmservices", "svc")["status"]
+    conditions = [c for c in status["conditions"] if c["type"] in (names.EXPERIMENTING, names.METRICS_AVAILABLE)]
+    return f"{status.get('tuning')} {conditions} {status.get('observed')} {status.get('recommendation')}"
