@@ -300,7 +300,7 @@ def test_load_and_step_times_are_told_beside_what_was_declared(tmp_path: Path) -
     shown = explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs").stdout
     for words in (
         "declared 8, observed 40: counts 38",
-        "observed 4,100: the planner's default counts",
+        "observed 4,100: not counted",
         "10,000 requests at least, watched 21 h",
         "1.2 of what was predicted",
     ):
