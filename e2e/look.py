@@ -18,6 +18,7 @@ PREFIX: Final = {
     "controllerrevisions": "/apis/apps/v1",
     "poddisruptionbudgets": "/apis/policy/v1",
     "services": "/api/v1",
+    "jobs": "/apis/batch/v1",
     "pods": "/api/v1",
     "events": "/api/v1",
 }

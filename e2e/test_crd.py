@@ -77,7 +77,7 @@ def test_a_small_manifest_is_completed_with_the_defaults(kubectl: Kubectl, qwen:
         "contextTokens": 131_072,
         "objective": "Balanced",
         "scaling": {"mode": "Auto", "minReplicas": 1},
-        "tuning": {"mode": "Recommend"},
+        "tuning": {"mode": "Recommend", "load": "Learned"},
         "rollout": {"noSpareGPU": "Wait"},
         "replicas": 1,
         "mode": "Act",
@@ -242,6 +242,7 @@ NAMED = [
     pytest.param({"spec__engine": {"image": "evil.example.com/vllm:1"}}, "images", id="an engine's image"),
     pytest.param({"spec__model__source": {"image": {"reference": "a/b:1"}}}, "images", id="an image with weights"),
     pytest.param({"spec__podTemplate": {"spec": SIDECAR}}, "images", id="a sidecar"),
+    pytest.param({"spec__tuning": {"qualityGate": {"podTemplate": {"spec": SIDECAR}}}}, "images", id="a quality gate"),
     pytest.param({"spec__model__configRef": {"name": "theirs"}}, "configMaps", id="a configuration"),
     pytest.param(
         {

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,10 +29,18 @@ SHORT: Final = {
     "PLIMSOLL_METRICS_WINDOW_SECONDS": "8",
     "PLIMSOLL_METRICS_STALE_SECONDS": "10",
     "PLIMSOLL_SCALE_DOWN_SECONDS": str(WINDOW_SECONDS),
+    "PLIMSOLL_EXPERIMENT_WINDOW_SECONDS": "4",
 }
 FEW_BLOCKS: Final = {"extraArgs": [f"--kv-cache-memory-bytes={160 * 2359296}", "--max-num-seqs=64"]}
 """160 blocks of Qwen3-8B: a few requests fill them."""
 L40S: Final = "NVIDIA-L40S"
+_JUDGES: Final = """
+import json, os, time
+time.sleep(3)
+with open(os.environ["TERMINATION_MESSAGE_PATH"], "w") as file:
+    json.dump({"score": 0.99, "threshold": 0.9, "message": os.environ["PLIMSOLL_CANDIDATE_URL"]}, file)
+"""
+PASSES: Final = [sys.executable, "-c", _JUDGES]
 INVENTORY: Final = {"products": {L40S: {"sharedGPUs": 3}}, "priorities": {"important": 10}}
 # Requests that run at the service `front` stand for those that wait at a gateway.
 ACTIVATION: Final = {
@@ -189,6 +198,27 @@ def test_a_flag_that_would_help_is_recommended_and_turned_by_nobody(lab: Lab, ap
     eventually(lambda: "--kv-cache-dtype=fp8" in look.get("vllmservices", "svc")["status"]["plan"]["choice"]["args"])
 
 
+def test_fp8_meets_users_only_after_its_quality_gate_has_passed(lab: Lab, apply: Apply, look: Look) -> None:
+    """The Job judges, the pods are let in, a person ends it, and nothing is left."""
+    gate = {"podTemplate": {"spec": {"containers": [{"name": "gate", "image": "process/gate", "command": PASSES}]}}}
+    tuning = {"mode": "Auto", "allow": ["KVCacheDtype"], "qualityGate": gate}
+    spec: dict[str, Any] = {"engine": FEW_BLOCKS, "contextTokens": 2048, "scaling": {"mode": "Fixed"}, "replicas": 2}
+    apply("svc", model={"id": "Qwen/Qwen3-8B"}, tuning=tuning, **spec)
+    look.until("svc", "Ready", "True")
+    with load(lab, look, "svc", concurrency=32):
+        look.until("svc", "Experimenting", "True", "Gating")
+        answers = {f"svc-{side}": look.get("services", f"svc-{side}")["spec"] for side in ("candidate", "baseline")}
+        assert {each["publishNotReadyAddresses"] for each in answers.values()} == {True}
+        assert _on_trial(look) == [("canary", "True", "False"), ("control", "True", "False")]
+        eventually(lambda: _on_trial(look) == [("canary", "True", "True"), ("control", "True", "True")])
+        assert "score 0.99" in look.get("vllmservices", "svc")["status"]["tuning"]["experiment"]["gate"]
+        annotation = f"{names.ANNOTATION_EXPERIMENT}=reject"
+        look.kubectl("annotate", "vllm", "svc", "-n", look.namespace, "--overwrite", annotation)
+        eventually(lambda: not look.all("jobs") and len(look.all("services")) == len(look.all("deployments")) == 1)
+    assert [p["outcome"] for p in look.get("vllmservices", "svc")["status"]["tuning"]["past"]] == ["rejected"]
+    eventually(lambda: {_track(pod) for pod in look.all("pods")} == {"main"}, within_seconds=60)
+
+
 def test_prometheus_away_moves_nothing_and_comes_back(lab: Lab, apply: Apply, look: Look) -> None:
     apply("svc", engine=SMALL, contextTokens=8192, scaling={"minReplicas": 3})
     look.until("svc", "Ready", "True")
@@ -261,6 +291,20 @@ def test_a_node_that_dies_under_load_is_made_up_for(lab: Lab, apply: Apply, look
             eventually(lambda: look.get("deployments", "svc")["status"].get("readyReplicas", 0) >= 2, within_seconds=60)
         finally:
             lab.fleet.run(fleet.fault_node(node, "up"))
+
+
+def _on_trial(look: Look) -> list[tuple[str, str, str]]:
+    """Track, ContainersReady and Ready of the pods of an experiment."""
+    found = []
+    for pod in look.all("pods"):
+        said = {c["type"]: c["status"] for c in pod["status"].get("conditions") or ()}
+        if _track(pod) in ("canary", "control"):
+            found.append((_track(pod), said.get("ContainersReady", ""), said.get("Ready", "")))
+    return sorted(found)
+
+
+def _track(pod: dict[str, Any]) -> str:
+    return str(pod["metadata"]["labels"][names.LABEL_TRACK])
 
 
 def _ask(lab: Lab, promql: str) -> float:

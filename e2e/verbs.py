@@ -20,7 +20,6 @@ RULES: Final = "charts/plimsoll/templates/_rules.tpl"
 _PLUG_IN: Final = "asked for inside the server by OwnerReferencesPermissionEnforcement, which e2e switches on"
 NOT_SEEN: Final[Mapping[Use, str]] = {
     Use("plimsoll", "plimsoll.dev/vllmservices/finalizers", "update"): _PLUG_IN,
-    Use("plimsoll", "services", "delete"): _PLUG_IN,
     Use("plimsoll", "monitoring.coreos.com/podmonitors", "delete"): _PLUG_IN,
 }
 """Rights that no request of an e2e run shows, each with the reason why it is granted all the same."""

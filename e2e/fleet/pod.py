@@ -68,7 +68,8 @@ class Pod:
 
     @property
     def ready(self) -> bool:
-        return all(container.ready for container in self.containers) and not self._deleted.is_set()
+        up = all(container.ready for container in self.containers) and not self._deleted.is_set()
+        return up and podstatus.gates_open(self.body)
 
     @property
     def labels(self) -> Mapping[str, str]:
@@ -80,6 +81,8 @@ class Pod:
 
     def update(self, body: dict[str, Any]) -> None:
         self.body = body
+        if body["spec"].get("readinessGates"):
+            self._dirty.set()
         if body["metadata"].get("deletionTimestamp"):
             self._deleted.set()
 
@@ -203,11 +206,19 @@ class Pod:
             await asyncio.sleep(RETRY_SECONDS)
 
     def _status(self) -> dict[str, Any]:
-        known = {"spec": self.body["spec"], "status": self._sent or self.body.get("status")}
+        known = {"spec": self.body["spec"], "status": self._told()}
         now = datetime.now(UTC)
         return podstatus.build(
             known, self.containers, self.sidecars, self.address, self._node_address, self._begun, now
         )
+
+    def _told(self) -> dict[str, Any]:
+        """What was last sent, and the conditions that others have set for its readiness gates."""
+        seen: dict[str, Any] = self.body.get("status") or {}
+        gates = {gate["conditionType"] for gate in self.body["spec"].get("readinessGates") or ()}
+        others = [c for c in seen.get("conditions") or () if c["type"] in gates]
+        sent = self._sent or seen
+        return {**sent, "conditions": [*(sent.get("conditions") or ()), *others]}
 
     @property
     def _identity(self) -> dict[str, str]:

@@ -24,13 +24,14 @@ def build(
 ) -> dict[str, Any]:
     """The whole status; conditions keep their transition time until they flip (against ``pod``'s status)."""
     ready = all(container.ready for container in [*containers, *sidecars])
+    opened = ready and gates_open(pod)
     phase = _phase(containers, pod["spec"].get("restartPolicy", "Always"))
     done = phase in {"Succeeded", "Failed"}
     wanted = [
         ("PodReadyToStartContainers", True, ""),
         ("Initialized", True, ""),
         ("ContainersReady", ready, "PodCompleted" if done else "ContainersNotReady"),
-        ("Ready", ready, "PodCompleted" if done else "ContainersNotReady"),
+        ("Ready", opened, "PodCompleted" if done else "ReadinessGatesNotReady" if ready else "ContainersNotReady"),
     ]
     unready = [container.name for container in containers if not container.ready]
     message = f"containers with unready status: [{' '.join(unready)}]"
@@ -46,6 +47,12 @@ def build(
         "containerStatuses": [_container(container) for container in containers],
         "initContainerStatuses": _init_statuses(pod, sidecars, begun),
     }
+
+
+def gates_open(pod: Mapping[str, Any]) -> bool:
+    """Whether every readiness gate of the pod holds; who sets its condition is not the kubelet."""
+    said = {c["type"]: c["status"] for c in (pod.get("status") or {}).get("conditions") or ()}
+    return all(said.get(gate["conditionType"]) == "True" for gate in pod["spec"].get("readinessGates") or ())
 
 
 def _phase(containers: Sequence[Container], policy: str) -> str:

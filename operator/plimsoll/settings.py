@@ -64,6 +64,8 @@ class Settings:
     60 windows. At least four scrapes."""
     experiments_per_day: int = 4
     """Of one service; 0: none by itself."""
+    gate_image: str = ""
+    """The operator's own image, for the built-in quality gate (docs/tuning.md); empty: there is none."""
     teaching_images: tuple[str, ...] = ("vllm/vllm-openai",)
     """Image repositories whose pods teach what an engine's KV cache is (docs/learning.md)."""
     pod_policy: str = ""
@@ -106,6 +108,7 @@ class Settings:
             scale_down_seconds=read.number("SCALE_DOWN_SECONDS", cls.scale_down_seconds, 1, 86_400),
             experiment_window_seconds=read.number("EXPERIMENT_WINDOW_SECONDS", cls.experiment_window_seconds, 1, 3600),
             experiments_per_day=int(read.number("EXPERIMENTS_PER_DAY", cls.experiments_per_day, 0, 24)),
+            gate_image=read.text("GATE_IMAGE", ""),
             teaching_images=read.repositories("TEACHING_IMAGES", cls.teaching_images),
             pod_policy=read.text("POD_POLICY", ""),
             inventory=read.text("INVENTORY", ""),

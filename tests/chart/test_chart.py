@@ -121,7 +121,14 @@ def test_activation_queries_reach_the_operator_as_a_file(render: Render) -> None
 
 
 def test_the_charts_defaults_are_the_operators(render: Render) -> None:
-    assert Settings.from_env(environment(render())) == Settings(namespace="")
+    found = render()
+    assert Settings.from_env(environment(found)) == Settings(namespace="", gate_image=_image(found))
+
+
+def _image(rendered: list[dict[str, Any]]) -> str:
+    """The operator's own, which the built-in quality gate runs from."""
+    (operator,) = (each for each in rendered if each["kind"] == "Deployment")
+    return str(operator["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
 def test_what_the_owner_lists_is_everybodys_and_the_rest_that_of_those_who_may_create_pods(render: Render) -> None:

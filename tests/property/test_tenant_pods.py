@@ -12,10 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
+from plimsoll.core.manifests.gate import GateRequest, gate_job
+from plimsoll.core.manifests.identity import Owner
 from plimsoll.core.manifests.pod import PodRequest, pod_template
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.podtemplate.gate import gate_refusals
+from plimsoll.core.policy import Allowed
 from tests.property.amount import examples
 
 MODEL: Final = "Qwen/Qwen3-8B"
@@ -142,6 +146,22 @@ def test_a_tenant_gains_nothing(
         assert plan.reason in {"PodTemplateRefused", "SourceRefused"}, plan.message
         return
     assert list(_reaches(pod_template(plan, PodRequest("svc", spec)))) == []
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(parts=st.lists(st.sampled_from(PARTS), max_size=3), annotations=st.sampled_from(ANNOTATIONS))
+def test_a_tenant_gains_nothing_by_a_quality_gate_either(
+    parts: list[dict[str, Any]], annotations: dict[str, str]
+) -> None:
+    gate = {"podTemplate": {"metadata": {"annotations": annotations}, "spec": _together(parts)}}
+    base = {"model": {"id": MODEL}, "hardware": {"gpu": "NVIDIA-L40S"}, "contextTokens": 8192}
+    spec = VLLMServiceSpec.model_validate({**base, "tuning": {"qualityGate": gate}})
+    asked = spec.tuning.quality_gate
+    assert asked is not None
+    if gate_refusals(spec, Allowed()):
+        return
+    pod = gate_job(GateRequest(Owner("ns", "svc", "u"), asked, "1", "own:1"))["spec"]["template"]
+    assert list(_reaches({**pod, "spec": {"volumes": [], **pod["spec"]}})) == []
 
 
 def test_every_part_that_reaches_further_is_refused_alone() -> None:

@@ -38,6 +38,10 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "plimsoll.env" -}}
 - name: PLIMSOLL_NAMESPACE
   valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+{{- if not .Values.settings.gateImage }}
+- name: PLIMSOLL_GATE_IMAGE
+  value: {{ include "plimsoll.image" . | quote }}
+{{- end }}
 {{- with .Values.namespaces }}
 - name: PLIMSOLL_NAMESPACES
   value: {{ join "," . | quote }}

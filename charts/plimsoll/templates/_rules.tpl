@@ -31,6 +31,13 @@ After a change: `make kustomize`. No rule may name Secrets.
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
   verbs: [get, list, watch, create, patch, delete]
+# A quality gate (docs/tuning.md): the Job that compares answers, and afterwards the word to the pods that waited for it.
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods/status]
+  verbs: [patch]
 # How its pods fare.
 - apiGroups: [""]
   resources: [pods]

@@ -251,9 +251,17 @@ class KubeCluster:
         return await self._write("PATCH", kind, path, query, body, MERGE_PATCH)
 
     async def delete(self, kind: Kind, namespace: str, name: str, uid: str, *, version: str = "") -> None:
-        """Delete this very object (by uid), at this version if one is given; gone already is fine."""
+        """Delete this very object (by uid), at this version if one is given; gone already is fine.
+
+        What it owns goes after it: of a Job the API server would otherwise leave the pods.
+        """
         precondition = {"uid": uid} | ({"resourceVersion": version} if version else {})
-        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": precondition}
+        body = {
+            "kind": "DeleteOptions",
+            "apiVersion": "v1",
+            "preconditions": precondition,
+            "propagationPolicy": "Background",
+        }
         try:
             await self._write("DELETE", kind, _path(kind, namespace, name), {}, body)
         except NotFoundError:

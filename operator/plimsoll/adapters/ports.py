@@ -30,6 +30,7 @@ DEPLOYMENTS = Kind("apps", "v1", "deployments", "Deployment")
 REVISIONS = Kind("apps", "v1", "controllerrevisions", "ControllerRevision")
 NETWORK_SERVICES = Kind("", "v1", "services", "Service")
 DISRUPTION_BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
+JOBS = Kind("batch", "v1", "jobs", "Job")
 CONFIG_MAPS = Kind("", "v1", "configmaps", "ConfigMap")
 VOLUME_CLAIMS = Kind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim")
 PODS = Kind("", "v1", "pods", "Pod")
@@ -41,7 +42,7 @@ LEADER_WORKER_SETS = Kind("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", 
 POD_MONITORS = Kind("monitoring.coreos.com", "v1", "podmonitors", "PodMonitor")
 INFERENCE_POOLS = Kind("inference.networking.k8s.io", "v1", "inferencepools", "InferencePool")
 
-CHILDREN = (REVISIONS, NETWORK_SERVICES, DISRUPTION_BUDGETS, DEPLOYMENTS)
+CHILDREN = (REVISIONS, NETWORK_SERVICES, DISRUPTION_BUDGETS, DEPLOYMENTS, JOBS)
 OPTIONAL = (LEADER_WORKER_SETS, POD_MONITORS, INFERENCE_POOLS)
 """Children of kinds that a cluster may have or not, now or later: ``control/optional.py`` knows which."""
 

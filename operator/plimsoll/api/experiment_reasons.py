@@ -21,6 +21,20 @@ NOT_NOW: Final = Reason(
     "A change may be tried, but not at this moment; the message says why.",
     "Wait, or mend what the message names: two spare GPUs' worth of replicas, metrics, a fleet at rest, two replicas.",
 )
+GATE_MISSING: Final = Reason(
+    "GateMissing",
+    _TRIES,
+    "A change of answers is recommended and nothing may judge it: no quality gate is named, or it may not run.",
+    "Name one in spec.tuning.qualityGate ({}: the built-in comparison), or compare answers yourself and put "
+    "status.recommendation.patch into Git. What the message quotes of the pod policy is the owner's to change.",
+)
+GATING: Final = Reason(
+    "Gating",
+    _TRIES,
+    "A quality gate compares a candidate with a baseline; neither takes users' requests until it has passed.",
+    "Nothing to do; `kubectl logs -l plimsoll.dev/service=NAME,plimsoll.dev/track=gate` shows what it does, "
+    "`plimsoll reject NAME` ends it.",
+)
 TRYING: Final = Reason(
     "Trying",
     _TRIES,

@@ -34,6 +34,7 @@ TRACK_MAIN: Final = "main"
 TRACK_CANARY: Final = "canary"
 TRACK_CONTROL: Final = "control"
 TRACK_WORKER: Final = "worker"
+TRACK_GATE: Final = "gate"
 
 ANNOTATION_HASH: Final = f"{GROUP}/desired-hash"
 ANNOTATION_HOLD: Final = f"{GROUP}/hold"
@@ -43,6 +44,9 @@ ANNOTATION_EXPERIMENT: Final = f"{GROUP}/experiment"
 ANNOTATION_TEMPLATE: Final = f"{GROUP}/template"
 ANNOTATION_WAY: Final = f"{GROUP}/rollout"
 ANNOTATION_VERSION: Final = f"{GROUP}/version"
+
+GATE_PASSED: Final = f"{GROUP}/gate-passed"
+"""The readiness gate of pods that may take no request until a quality gate has passed."""
 
 GPU_PRODUCT_LABEL: Final = "nvidia.com/gpu.product"
 GPU_RESOURCE: Final = "nvidia.com/gpu"
@@ -72,8 +76,8 @@ MANAGERS: Final[Mapping[str, str]] = {
 
 LABELS: Final[Mapping[str, str]] = {
     LABEL_NAME: (
-        "What an object is: `vllm` on what serves, `vllm-worker` on a replica's further nodes, `plimsoll` on "
-        "Plimsoll's own."
+        "What an object is: `vllm` on what serves, `vllm-worker` on a replica's further nodes, `vllm-gate` on a "
+        "quality gate's Job, `plimsoll` on Plimsoll's own."
     ),
     LABEL_INSTANCE: "The VLLMService's name. In every selector; never changes.",
     LABEL_MANAGED_BY: f"`{MANAGED_BY}` on every object the operator owns; it watches only those.",
@@ -82,8 +86,8 @@ LABELS: Final[Mapping[str, str]] = {
     LABEL_TRACK: (
         f"`{TRACK_MAIN}`: the fleet. `{TRACK_CANARY}`: the one replica an experiment runs on. `{TRACK_CONTROL}`: the "
         f"replica it is compared with. `{TRACK_WORKER}`: a further node of a replica that spans several, which serves "
-        f"nothing itself. The Service sends traffic to the first three; /scale sees `{TRACK_MAIN}` only, the "
-        f"PodDisruptionBudget `{TRACK_MAIN}` and `{TRACK_WORKER}`."
+        f"nothing itself. `{TRACK_GATE}`: the pod of a quality gate. The Service sends traffic to the first three; "
+        f"/scale sees `{TRACK_MAIN}` only, the PodDisruptionBudget `{TRACK_MAIN}` and `{TRACK_WORKER}`."
     ),
     LABEL_CATALOGUE: (
         '`"true"` on a ConfigMap in the operator\'s namespace makes its keys `<org>--<name>.json` model configurations '

@@ -16,6 +16,7 @@ from plimsoll.api.engine_features import KVOffloadSpec, LoRASpec, SpeculativeSpe
 from plimsoll.api.freeze import FreezeWindow
 from plimsoll.api.model import APIModel, Rule, unique
 from plimsoll.api.podtemplate import PodTemplate
+from plimsoll.api.quality_gate import QualityGateSpec
 from plimsoll.api.routing import RoutingSpec
 from plimsoll.api.units import ByteQuantity, Duration
 from plimsoll.api.weights import ImageReference, ObjectName, WeightsSource
@@ -340,16 +341,24 @@ class TuningSpec(APIModel):
         default="Recommend",
         description=(
             "Off: none. Recommend: a better setting is reported and waits for approval. Auto: settings named in allow "
-            "are tried on a canary, judged, and kept or rolled back (docs/tuning.md); KVCacheDtype is never tried by "
-            "itself."
+            "are tried on a canary, judged, and kept or rolled back (docs/tuning.md); KVCacheDtype only behind a "
+            "qualityGate."
         ),
     )
     allow: Tunables = Field(
         default=(),
         description=(
-            "Settings that mode Auto may change by itself; all others are only recommended. With KVCacheDtype, plans "
-            "may use fp8 KV from the start where that makes them possible or cheaper: a decision about quality. Left "
-            "out: none."
+            "Settings that mode Auto may change by itself; all others are only recommended. With KVCacheDtype and no "
+            "qualityGate, plans may use fp8 KV from the start where that makes them possible or cheaper: a decision "
+            "about quality that you have taken. Left out: none."
+        ),
+    )
+    quality_gate: QualityGateSpec | None = Field(
+        default=None,
+        description=(
+            "Who judges fp8 KV before any user's request reaches it: a Job that compares a candidate with a baseline "
+            "(docs/tuning.md). With it, plans take no fp8 KV from the start. `{}`: the built-in comparison. Left out: "
+            "none, and fp8 KV is never tried."
         ),
     )
     freeze: tuple[FreezeWindow, ...] = Field(

@@ -130,6 +130,8 @@ def _observed_rows(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     yield "KV tokens needed", _figure(seen.get("demandTokens"))
     if (use := seen.get("kvUsePercent")) is not None:
         yield "KV cache in use", f"{use} %"
+    if (factor := _part(seen, "stepTimes").get("factor")) is not None:
+        yield "time of a step", f"{factor:g} of what was predicted"
     yield "bottleneck", told["bottleneck"]
     if finding := FINDINGS.get(told["bottleneck"]):
         yield "", finding.meaning

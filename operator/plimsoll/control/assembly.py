@@ -21,13 +21,14 @@ from plimsoll.control.discovery import until_gone, until_served
 from plimsoll.control.events import EventWriter
 from plimsoll.control.experiments import Experiments
 from plimsoll.control.fence import FencedCluster
+from plimsoll.control.gates import Gates
 from plimsoll.control.health import Health
 from plimsoll.control.leadership import Elector, while_leading
 from plimsoll.control.loop import Loop
 from plimsoll.control.observer import Observer
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
-from plimsoll.control.pools import Pools
+from plimsoll.control.pools import Pools, Speeds
 from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
@@ -111,12 +112,14 @@ class Operator:
             cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds, settings.optional_kinds
         )
         sweep.optional = optional.usable
-        pools = Pools(settings.teaching_images)
-        planner = Planner(cluster, settings.namespace, clock.monotonic, outside.inventory, outside.policy, pools.of)
+        pools, speeds = Pools(settings.teaching_images), Speeds(settings.teaching_images)
+        planner = Planner(
+            cluster, settings.namespace, clock.monotonic, outside.inventory, outside.policy, pools.of, speeds.of
+        )
         events = EventWriter(fenced, clock, all_entries=settings.ledger_events == "all")
         reporter = Reporter(fenced, cache, clock, events, lease)
         sampler = Sampler(outside.metrics, cache, queue, clock.monotonic, _asking(settings))
-        observer, blind = Observer(sampler, pools), not sampler.configured
+        observer, blind = Observer(sampler, pools, speeds), not sampler.configured
         traffic = TrafficWatch(sampler, clock.wall_seconds)
         activations = Activations(
             outside.activation,
@@ -141,6 +144,7 @@ class Operator:
         turns = Turns(fenced, clock.monotonic)
         children = Children(fenced, cache, turns, sweep.unlisted, optional.of)
         beside = Beside(children, optional.of, settings.pod_monitor_labels)
+        gates = Gates(fenced, cache, children, outside.policy.allow, settings.gate_image)
         experiments = Experiments(
             outside.metrics,
             settings.prometheus.labels,
@@ -148,6 +152,7 @@ class Operator:
             planner,
             children,
             survey,
+            gates,
             clock.wall_seconds,
             ExperimentTiming(settings.experiment_window_seconds, a_day=settings.experiments_per_day),
         )

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from plimsoll.adapters.ports import CHILDREN, DEPLOYMENTS, LEADER_WORKER_SETS, OPTIONAL, PODS, SERVICES, Kind
+from plimsoll.adapters.ports import CHILDREN, DEPLOYMENTS, JOBS, LEADER_WORKER_SETS, OPTIONAL, PODS, SERVICES, Kind
 from plimsoll.api import names
 from plimsoll.core.managers import holders
 from plimsoll.core.manifests.group import read_status
@@ -166,6 +166,8 @@ def _compact(kind: Kind, obj: Mapping[str, Any]) -> bytes:
     trimmed: dict[str, Any] = {k: v for k, v in obj.items() if k in ("spec", "data", "revision", "status")}
     if kind is DEPLOYMENTS:
         trimmed["status"] = _deployment_status(obj.get("status", {}))
+    elif kind is JOBS:
+        trimmed["status"] = _job_status(obj.get("status", {}))
     elif kind is LEADER_WORKER_SETS:
         trimmed["status"] = read_status(obj.get("status", {}), int(meta.get("generation", 0)))
     elif kind in CHILDREN or kind in OPTIONAL:
@@ -185,3 +187,10 @@ def _deployment_status(status: Mapping[str, Any]) -> dict[str, Any]:
     # The name of the pod that could not be made is another one each time.
     refused = stable(failure.get("message", ""), REFUSED_LIMIT) if failure.get("status") == "True" else ""
     return {**kept, "progressReason": progressing.get("reason", ""), "refused": refused}
+
+
+def _job_status(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether a Job is done, and why it failed."""
+    holds = {c.get("type"): c for c in status.get("conditions") or () if c.get("status") == "True"}
+    failed = holds.get("Failed", {})
+    return {"complete": "Complete" in holds, "failed": (failed.get("reason") or "Failed") if failed else ""}

@@ -4,7 +4,7 @@ What follows from what is decided in ``core/experiment.py``; what is stored stan
 is looked at, and canary and control are made and removed: as soon as no experiment explains them they go.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from plimsoll.api import experiment_reasons, names, reasons
 from plimsoll.api.reason import Reason
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Children, Live
+from plimsoll.control.gates import Gates
 from plimsoll.control.planning import Planner
 from plimsoll.control.survey import Survey
 from plimsoll.core import experiment as core
@@ -37,8 +38,8 @@ RETUNE: Final = "Retune"
 LEAST_REPLICAS: Final = 2
 """So many must serve beside canary and control: with one alone, a third of the users would meet a bad canary."""
 AIMS: Final[Mapping[str, Aim]] = {"DecodeBound": "token"}
-UNTRIED: Final = ("KVCacheDtype",)
-"""Changes answers, which no load signal shows: recommended, never tried on users."""
+GATED_FLAGS: Final = frozenset({"--kv-cache-dtype"})
+"""Flags of the settings that change answers: what was kept of them is for the engine and the GPU that were judged."""
 TRIAL_PODS: Final = 2
 AT_ONCE_SECONDS: Final = 0.1
 
@@ -87,6 +88,7 @@ class Experiments:
     planner: Planner
     children: Children
     survey: Survey
+    gates: Gates
     wall_seconds: Callable[[], float]
     timing: Timing = field(default_factory=Timing)
     _windows: dict[Key, tuple[float, dict[int, Pair]]] = field(default_factory=dict)
@@ -103,8 +105,13 @@ class Experiments:
         running = current(kept)
         if not flags or (running and running.fingerprint == found.fingerprint):
             return found
-        holds = isinstance(await self.planner.plan(found, replan.known(found, kept)), Plan)
-        return found if holds else request
+        plan = await self.planner.plan(found, replan.known(found, kept))
+        if not isinstance(plan, Plan):
+            return request
+        judged = tuned.kept_flags(request, kept)
+        if running and any(flags.get(flag) == judged.get(flag) for flag in GATED_FLAGS & judged.keys()):
+            return found if _as_judged(plan, running) else tuned.with_flags(request, _without(flags, GATED_FLAGS))
+        return found
 
     def trying(self, service: Mapping[str, Any]) -> bool:
         """Whether canary and control are to run: they take a part of the traffic, so the count stays."""
@@ -135,7 +142,7 @@ class Experiments:
         again = due if running == record.experiment else AT_ONCE_SECONDS
         if why_not and running is None:
             again = self._thaws_seconds(seen)
-        condition = _condition(running, seen, past, why_not)
+        condition = _condition(running, seen, past, why_not, self._ungated(_proposal(seen), seen))
         return Trial(after.written(), condition, tuple(_entries(record, after, grounds)), again)
 
     # What is seen.
@@ -144,7 +151,7 @@ class Experiments:
         target, now = seen.target, self.wall_seconds()
         tried = running.proposal
         flags = tuned.flags_of(seen.request, target) if target else {}
-        pods = {pod.track: pod for pod in self.cache.pods(seen.key, TRIAL_TRACKS) if pod.phase != "terminating"}
+        pods = {pod.track: pod for pod in self._trial_pods(seen.key)}
         return Scene(
             now=now,
             base=target.name if target else "",
@@ -154,7 +161,9 @@ class Experiments:
             control=_trial_pod(pods.get(names.TRACK_CONTROL)),
             pairs=await self._pairs(seen.key, running, pods) if running.phase == "Measuring" else (),
             start_seconds=float(target.deadline_seconds) if target else 0.0,
-            stop=_stop(seen, tried) or _frozen_out(frozen(seen.request.spec.tuning.freeze, now), now),
+            gate=self.gates.seen(seen.request, running, seen.live),
+            gate_seconds=self.gates.seconds(seen.request),
+            stop=self._stop(seen, running, now),
             wish=wish.partition(" ")[0],
             worse=_worse(seen, running),
             targets=seen.targets,
@@ -205,19 +214,37 @@ class Experiments:
                 proposal.basis,
             )
             return None, (*past, turned_down), ""
+        if no_gate := self._ungated(proposal, seen):
+            return None, past, no_gate
         approved = wish.startswith("approve")
         if not approved and proposal.setting not in by_itself(seen.request):
             return None, past, ""
         early = "" if approved else core.over_budget(past, now, self.timing)
         freeze = self._freeze(seen, now)
-        why_not = early or (freeze.why(now) if freeze else "") or _unfit(seen) or await self._no_room(seen)
+        left = "a quality gate of the last experiment is still there" if self._leftovers(seen) else ""
+        why_not = early or (freeze.why(now) if freeze else "") or _unfit(seen) or left or await self._no_room(seen)
         if why_not:
             return None, past, why_not
         return core.begin(proposal, seen.target.name, now, late=seen.late), past, ""
 
+    def _ungated(self, proposal: Proposal | None, seen: Situation) -> str:
+        """Why a change of answers may not be tried, because nobody would judge them."""
+        gated = proposal is not None and proposal.setting in core.GATED
+        return self.gates.missing(seen.request) if gated else ""
+
+    def _leftovers(self, seen: Situation) -> bool:
+        return bool(self.gates.leftovers(seen.request, seen.live))
+
+    def _stop(self, seen: Situation, running: Experiment, now: float) -> str:
+        """Why an experiment that runs may not go on."""
+        no_gate = self.gates.missing(seen.request) if running.behind_gate else ""
+        return _stop(seen, running) or no_gate or _frozen_out(frozen(seen.request.spec.tuning.freeze, now), now)
+
     def _freeze(self, seen: Situation, now: float) -> Freeze | None:
         """A freeze window that an experiment begun now would meet before its verdict."""
+        proposal = _proposal(seen)
         ahead = self.timing.trial_seconds + (seen.target.load_seconds if seen.target else 0)
+        ahead += self.gates.seconds(seen.request) if proposal and proposal.setting in core.GATED else 0
         return frozen(seen.request.spec.tuning.freeze, now, ahead)
 
     def _thaws_seconds(self, seen: Situation) -> float | None:
@@ -261,6 +288,7 @@ class Experiments:
         if stored is None or not stored.on_trial:
             for track in TRIAL_TRACKS:
                 await self.children.drop(seen.request, DEPLOYMENTS, trial_name(seen.key.name, track), seen.live)
+            await self.gates.drop(seen.request, seen.live)
             return ""
         return await self._made(seen, stored) if running is not None and running.on_trial else ""
 
@@ -275,13 +303,18 @@ class Experiments:
             revision = seen.target if track == names.TRACK_CONTROL else await self._tried(seen, flags)
             if revision is None:
                 return "planning with it does not hold any more"
-            manifest = trial_deployment(rollout.owner(seen.request), revision, track)
+            manifest = trial_deployment(rollout.owner(seen.request), revision, track, gated=running.gated)
             applied = await self.children.bring(
                 seen.request, [manifest], trial_workload(seen.key.name, track), 1, seen.live
             )
             if applied.blocked:
                 return applied.blocked.message
-        return ""
+        if not running.gated:
+            return ""
+        return await self.gates.bring(seen.request, seen.target, running, seen.live, self._trial_pods(seen.key))
+
+    def _trial_pods(self, key: Key) -> list[PodState]:
+        return [pod for pod in self.cache.pods(key, TRIAL_TRACKS) if pod.phase != "terminating"]
 
     async def _tried(self, seen: Situation, flags: Mapping[str, str]) -> Revision | None:
         """What the canary runs: the plan with the flag, and all others as they are kept."""
@@ -294,7 +327,8 @@ class Experiments:
 def by_itself(request: Request) -> frozenset[str]:
     """Settings that may be tried without anybody's word."""
     tuning = request.spec.tuning
-    return frozenset(tuning.allow).difference(UNTRIED) if tuning.mode == "Auto" else frozenset()
+    unjudged = () if tuning.quality_gate else core.GATED
+    return frozenset(tuning.allow).difference(unjudged) if tuning.mode == "Auto" else frozenset()
 
 
 def _stored(service: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -315,6 +349,16 @@ def _flags(record: Record, request: Request, kept: Sequence[Revision]) -> dict[s
     return flags
 
 
+def _as_judged(plan: Plan, running: Revision) -> bool:
+    """Whether a plan's engine and GPU are those that a quality gate has judged: those that run."""
+    choice = running.plan["choice"]
+    return (plan.choice.engine_version, plan.choice.gpu) == (choice["engineVersion"], choice["gpu"])
+
+
+def _without(flags: Mapping[str, str], others: Collection[str]) -> dict[str, str]:
+    return {flag: value for flag, value in flags.items() if flag not in others}
+
+
 def _back(flags: Mapping[str, str], tried: Proposal) -> dict[str, str]:
     return {flag: value for flag, value in flags.items() if (flag, value) != (tried.flag, tried.after)}
 
@@ -322,7 +366,7 @@ def _back(flags: Mapping[str, str], tried: Proposal) -> dict[str, str]:
 def _proposal(seen: Situation) -> Proposal | None:
     """The recommendation, as something to try."""
     advice = seen.advice
-    if not advice or not seen.finding or advice["setting"] in UNTRIED:
+    if not advice or not seen.finding:
         return None
     aim = AIMS.get(seen.finding, "ttft")
     setting, flag, before, after, why = (str(advice[key]) for key in ("setting", "flag", "from", "to", "why"))
@@ -334,9 +378,10 @@ def _basis(seen: Situation, finding: str) -> str:
 
 
 def basis_of(request: Request, revision: Revision | None, finding: str) -> str:
-    """On what grounds a change is tried: what was asked for, the engine, and what limits the service."""
+    """On what grounds a change is tried: what was asked for, the engine, what limits the service, and who judges."""
     version = revision.plan["choice"]["engineVersion"] if revision else ""
-    return digest([request.planned, version, finding])
+    gate = request.spec.tuning.quality_gate
+    return digest([request.planned, version, finding, *([gate.model_dump()] if gate else [])])
 
 
 def _unfit(seen: Situation) -> str:
@@ -361,14 +406,17 @@ def _frozen_out(freeze: Freeze | None, now: float) -> str:
     return f"frozen: {freeze.why(now)}" if freeze else ""
 
 
-def _stop(seen: Situation, tried: Proposal) -> str:
+def _stop(seen: Situation, running: Experiment) -> str:
     """Why an experiment that runs may not go on."""
+    tried = running.proposal
     if seen.request.spec.tuning.mode == "Off":
         return "spec.tuning.mode is Off"
     if seen.request.held_because:
         return seen.request.held_because
     if tuned.pinned(seen.request, tried.flag):
         return f"{tried.flag} stands in spec.engine.extraArgs now"
+    if running.behind_gate and tried.basis != _basis(seen, tried.finding):
+        return "spec.tuning.qualityGate is another one now"
     each = rollout.gpus_per_replica(seen.target) if seen.target else 0
     if (seen.replicas + TRIAL_PODS) * each > seen.request.spec.hardware.max_gpus:
         return "hardware.maxGPUs leaves no room for it any more"
@@ -393,16 +441,20 @@ def _trial_pod(pod: PodState | None) -> TrialPod | None:
     failed = ""
     if pod.phase == "failing":
         failed = pod.obstacle.message if pod.obstacle else "its container ended"
-    return TrialPod(pod.phase == "ready", failed)
+    return TrialPod(pod.phase == "ready" or pod.answers, failed)
 
 
-def _condition(running: Experiment | None, seen: Situation, past: Sequence[Past], why_not: str) -> Condition:
+def _condition(
+    running: Experiment | None, seen: Situation, past: Sequence[Past], why_not: str, no_gate: str
+) -> Condition:
     """Experimenting, as it is now."""
     if running is not None:
         return _say("True", _RUNS[running.phase], _sentence(running))
     if seen.request.spec.tuning.mode == "Off":
         return _say("False", reasons.DISABLED, "spec.tuning.mode is Off")
     proposal = _proposal(seen)
+    if proposal and no_gate:
+        return _say("False", experiment_reasons.GATE_MISSING, f"{_change(proposal)}: {no_gate}")
     if proposal and why_not:
         return _say("False", experiment_reasons.NOT_NOW, f"{_change(proposal)}: not now, {why_not}")
     if proposal:
@@ -413,6 +465,7 @@ def _condition(running: Experiment | None, seen: Situation, past: Sequence[Past]
 
 _RUNS: Final[Mapping[str, Reason]] = {
     **dict.fromkeys(core.ON_TRIAL, experiment_reasons.TRYING),
+    "Gating": experiment_reasons.GATING,
     "Keeping": experiment_reasons.KEEPING,
     "Watching": experiment_reasons.WATCHING,
     "Reverting": experiment_reasons.REVERTING,
@@ -430,6 +483,7 @@ def _change(proposal: Proposal) -> str:
 def _sentence(running: Experiment) -> str:
     words = {
         "Starting": "canary and control are starting",
+        "Gating": "the quality gate compares a candidate with a baseline; neither takes users' requests",
         "Warming": "canary and control warm up",
         "Measuring": "canary and control are compared",
         "Keeping": f"kept and rolling out: {running.verdict}",
@@ -443,6 +497,10 @@ def _entries(before: Record, after: Record, grounds: replay.Stepped | None) -> l
     """What is worth an entry among the decisions: a beginning, a keep, an end; with what it followed from."""
     found = [_entry(past.outcome, past.why, past) for past in after.past[len(before.past) :]]
     now, then = after.experiment, before.experiment
+    if now is not None and then is not None and now.gate != then.gate:
+        found.append(
+            Entry(RETUNE, "GatePassed", now.gate, inputs={"tried": f"{now.proposal.flag} {now.proposal.after}"})
+        )
     if now is not None and (then is None or then.phase != now.phase) and now.phase in ("Starting", "Keeping"):
         tried = now.proposal
         why = tried.why if now.phase == "Starting" else now.verdict

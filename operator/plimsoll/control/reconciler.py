@@ -48,7 +48,7 @@ from plimsoll.core.rollout import Target
 from plimsoll.core.sizing import Size
 from plimsoll.core.stable_text import stable
 from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
-from plimsoll.core.tuned import as_planned, with_load_of
+from plimsoll.core.tuned import as_planned, with_lessons
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 1.0
@@ -132,7 +132,7 @@ class Reconciler:
         kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
         request, load = self.traffic.look(key, request, (service.get("status") or {}).get("load") or {})
         request = await self.experiments.tuned(service, request.lasting(restarted(kept)), kept)
-        request = with_load_of(request, kept)
+        request = with_lessons(request, kept)
         seen = await self._with_events(request, await self._gather(key, request, kept))
         target = seen.target
         size = await self._size(key, service, request, seen)

@@ -4,9 +4,11 @@ Everything that the next step depends on stands in the cluster: the phase in the
 what was kept in a ControllerRevision, the figures in Prometheus. An operator that dies at any step goes on at that
 step; a status that is lost ends the experiment, since pods that no status explains are removed.
 
-    Starting → Warming → Measuring → (verdict) → Keeping → Watching → kept
+    Starting → (Gating →) Warming → Measuring → (verdict) → Keeping → Watching → kept
                   any harm, any doubt → the pods go, nothing has changed
                                        Watching, or a kept change → Reverting → as before
+
+A change of answers passes a quality gate first (``core/gate.py``): until it has, neither pod takes a user's request.
 """
 
 from collections.abc import Sequence
@@ -14,13 +16,16 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from plimsoll.core import judge
+from plimsoll.core.gate import RUNNING, GateSeen
 from plimsoll.core.judge import Aim, Pair, Question
 
-Phase = Literal["Starting", "Warming", "Measuring", "Keeping", "Watching", "Reverting"]
+Phase = Literal["Starting", "Gating", "Warming", "Measuring", "Keeping", "Watching", "Reverting"]
 Outcome = Literal["kept", "rolled back", "inconclusive", "abandoned", "rejected", "reverted"]
 
-ON_TRIAL: Final = ("Starting", "Warming", "Measuring")
+ON_TRIAL: Final = ("Starting", "Gating", "Warming", "Measuring")
 """Phases in which canary and control are to run."""
+GATED: Final = ("KVCacheDtype",)
+"""Settings that change answers, which no load signal shows: never tried on users before a quality gate has passed."""
 FAILURES: Final = ("rolled back", "inconclusive", "rejected", "reverted")
 """Outcomes after which the same change is not tried again while its grounds are the same."""
 
@@ -93,6 +98,18 @@ class Experiment:
     verdict: str = ""
     late_before: bool = False
     """A latency target was missed already when it began."""
+    gate: str = ""
+    """What the quality gate found, once it has passed."""
+
+    @property
+    def gated(self) -> bool:
+        """Whether a quality gate stands before it."""
+        return self.proposal.setting in GATED
+
+    @property
+    def behind_gate(self) -> bool:
+        """Whether its pods may not take users' requests (yet)."""
+        return self.gated and self.phase in ("Starting", "Gating")
 
     @property
     def on_trial(self) -> bool:
@@ -122,6 +139,7 @@ class TrialPod:
     """What the one pod of a track is doing."""
 
     ready: bool
+    """It can answer: users' requests too, unless a quality gate stands before them."""
     failed: str = ""
     """Why it will not serve, or has stopped: a crash, an image that does not come."""
 
@@ -143,6 +161,10 @@ class Scene:
     """Windows measured so far, oldest first."""
     start_seconds: float = 600.0
     """How long a pod may take to become ready."""
+    gate: GateSeen = RUNNING
+    """How far the quality gate is."""
+    gate_seconds: float = 1800.0
+    """How long it may take, whatever happens to it meanwhile."""
     stop: str = ""
     """Why there may be no experiment at all any more; empty: there may."""
     wish: str = ""
@@ -151,6 +173,11 @@ class Scene:
     """What is wrong with the fleet since the change was kept; empty: nothing is."""
     targets: tuple[float | None, float | None] = (None, None)
     """Time to first token and time per token, seconds."""
+
+    @property
+    def both_ready(self) -> bool:
+        """Whether canary and control can answer."""
+        return bool(self.canary and self.canary.ready and self.control and self.control.ready)
 
 
 @dataclass(frozen=True)
@@ -235,14 +262,29 @@ def windows_due(experiment: Experiment, now: float, timing: Timing) -> int:
 
 def _on_trial(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
     now, inside = scene.now, scene.now - experiment.since
-    ready = bool(scene.canary and scene.canary.ready and scene.control and scene.control.ready)
     if experiment.phase == "Starting":
-        if ready:
-            return Next(experiment.at("Warming", now))
+        if scene.both_ready:
+            return Next(experiment.at("Gating" if experiment.gated else "Warming", now))
         return _late(experiment, scene) if inside > scene.start_seconds else Next(experiment)
+    if experiment.phase == "Gating":
+        return _gating(experiment, scene)
     if experiment.phase == "Warming":
         return Next(experiment.at("Measuring", now) if inside >= timing.warm_up_seconds else experiment)
     return _measuring(experiment, scene, timing)
+
+
+def _gating(experiment: Experiment, scene: Scene) -> Next:
+    """Only what has passed goes on, with both pods there; what takes too long has not."""
+    now, inside = scene.now, scene.now - experiment.since
+    if scene.gate.outcome == "passed" and scene.both_ready:
+        return Next(replace(experiment.at("Warming", now), gate=scene.gate.why))
+    if scene.gate.outcome == "failed":
+        return _over(experiment, now, "rolled back", f"the quality gate did not pass: {scene.gate.why}")
+    if inside > scene.gate_seconds:
+        said = f": {scene.gate.why}" if scene.gate.why else ""
+        lacks = "two ready pods" if scene.gate.outcome == "passed" else "a result"
+        return _over(experiment, now, "rolled back", f"the quality gate did not get {lacks} in {inside:.0f} s{said}")
+    return Next(experiment)
 
 
 def _lost(experiment: Experiment, scene: Scene) -> Next | None:
@@ -276,7 +318,8 @@ def _measuring(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
     question = Question(experiment.proposal.aim, timing.windows, *scene.targets)
     verdict = judge.judge(scene.pairs, question)
     if verdict.outcome == "keep":
-        return Next(experiment.at("Keeping", scene.now, verdict.why))
+        gate = f"; quality gate: {experiment.gate}" if experiment.gate else ""
+        return Next(experiment.at("Keeping", scene.now, f"{verdict.why}{gate}"))
     outcome: Outcome = "rolled back" if verdict.outcome == "rollback" else "inconclusive"
     return _over(experiment, scene.now, outcome, verdict.why)
 

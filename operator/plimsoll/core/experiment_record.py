@@ -53,6 +53,7 @@ def _experiment(experiment: Experiment) -> dict[str, str]:
         "base": experiment.base,
         "startedAt": _stamp(experiment.started),
         "since": _stamp(experiment.since),
+        "gate": experiment.gate[:TEXT_LIMIT],
         "verdict": experiment.verdict[:TEXT_LIMIT],
         "lateBefore": "yes" if experiment.late_before else "",
     }
@@ -70,8 +71,9 @@ def _read_experiment(stored: Mapping[str, Any]) -> Experiment | None:
         times = _seconds(stored["startedAt"]), _seconds(stored["since"])
     except (KeyError, ValueError):
         return None
-    verdict, late = str(stored.get("verdict", "")), stored.get("lateBefore") == "yes"
-    return Experiment(proposal, str(stored.get("base", "")), phase, *times, verdict=verdict, late_before=late)
+    verdict, gate = str(stored.get("verdict", "")), str(stored.get("gate", ""))
+    base, late = str(stored.get("base", "")), stored.get("lateBefore") == "yes"
+    return Experiment(proposal, base, phase, *times, verdict=verdict, late_before=late, gate=gate)
 
 
 def _past(past: Past) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What load counts: the declared one, or what the engines have shown for long enough. Pure; why: docs/adr/0045.
+"""What load counts: the declared one, or what the engines have shown for long enough. Pure; why: docs/adr/0048.
 
 A declared figure is a floor. More than it counts once two of the last days have shown it; less only when all of the
 last days have, five whole ones at least. Of prefix hits, which save work, it is the other way round.

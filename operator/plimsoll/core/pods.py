@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 from plimsoll.api import names
 from plimsoll.api import rollout_reasons as rollout
 from plimsoll.core.live import template_hash
-from plimsoll.core.manifests.container import CONTAINER
+from plimsoll.core.manifests.container import CONTAINER, GATE_CONTAINER
 from plimsoll.core.obstacle import Obstacle
 from plimsoll.core.stable_text import stable
 
@@ -21,6 +21,8 @@ Phase = Literal["ready", "unready", "loading", "pending", "failing", "terminatin
 FLEET_TRACKS: Final = (names.TRACK_MAIN, names.TRACK_WORKER)
 TRIAL_TRACKS: Final = (names.TRACK_CANARY, names.TRACK_CONTROL)
 """Pods of an experiment: they serve, and are no part of the fleet."""
+GATE_TRACKS: Final = (names.TRACK_GATE,)
+"""Pods of a quality gate: they serve nothing, and their end is what is waited for."""
 PULL_FAILURES: Final = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 CONFIG_FAILURES: Final = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
 CRASH_LOOP: Final = "CrashLoopBackOff"
@@ -61,17 +63,20 @@ class PodState:
     """Ready: from its creation until it became so, last."""
     obstacle: Obstacle | None = None
     ended: Ended | None = None
+    answers: bool = False
+    """Of an experiment's pod: its containers are ready, whatever else keeps it from serving."""
+    admitted: bool = False
+    """Of an experiment's pod: it was told that its quality gate has passed."""
 
 
 def pod_state(pod: Mapping[str, Any]) -> PodState | None:
     """What one pod is doing; None for one of a track that is none of ours."""
     meta, status = pod["metadata"], pod.get("status", {})
     track = (meta.get("labels") or {}).get(names.LABEL_TRACK, names.TRACK_MAIN)
-    if track not in (*FLEET_TRACKS, *TRIAL_TRACKS):
+    if track not in (*FLEET_TRACKS, *TRIAL_TRACKS, *GATE_TRACKS):
         return None
-    found: Mapping[str, Any] = next(
-        (c for c in status.get("containerStatuses") or () if c.get("name") == CONTAINER), {}
-    )
+    name = GATE_CONTAINER if track in GATE_TRACKS else CONTAINER
+    found: Mapping[str, Any] = next((c for c in status.get("containerStatuses") or () if c.get("name") == name), {})
     phase = _phase(meta, status, found)
     scheduled = _condition(status, "PodScheduled")
     placed = scheduled.get("lastTransitionTime") if scheduled.get("status") == "True" else None
@@ -87,8 +92,10 @@ def pod_state(pod: Mapping[str, Any]) -> PodState | None:
         obstacle=_obstacle(meta, status, found) if phase == "failing" else None,
         ended=_ended(found) if phase == "failing" else None,
         track=track,
-        serves=track != names.TRACK_WORKER,
+        serves=track not in (names.TRACK_WORKER, *GATE_TRACKS),
         ready_after_seconds=_ready_after(meta, status) if phase == "ready" else None,
+        answers=track in TRIAL_TRACKS and _condition(status, "ContainersReady").get("status") == "True",
+        admitted=track in TRIAL_TRACKS and _condition(status, names.GATE_PASSED).get("status") == "True",
     )
 
 

@@ -6,6 +6,7 @@ guide and ``docs/tuning.md``.
 """
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -28,6 +29,8 @@ MOST_SEQUENCES: Final = 1024
 SEQUENCE_STEP: Final = 8
 LEAST_STEP_TOKENS: Final = 1024
 MOST_STEP_TOKENS: Final = 32768
+WORTH_A_REPLICA: Final = 1.5
+"""A pool so much larger carries the tokens of a fleet of three in two replicas."""
 WORTH: Final = 0.02
 """A pool that grows by less is not worth a restart."""
 UNSHARED_PERCENT: Final = 2
@@ -40,7 +43,10 @@ JUDGED_BY: Final[Mapping[str, str]] = {
     "GPUMemoryUtilization": f"{_CANARY}: time to first token, preemptions, restarts",
     "PrefixCaching": f"{_CANARY}: time to first token, preemptions",
     "KVCacheMemoryBytes": f"{_CANARY}: time to first token, preemptions, restarts",
-    "KVCacheDtype": "you: compare answers on your own prompts; it is never tried by itself",
+    "KVCacheDtype": (
+        "the quality gate that spec.tuning.qualityGate names, and only then a canary (docs/tuning.md); without one "
+        "you: compare answers on your own prompts"
+    ),
 }
 FIXED: Final = ("gpu", "gpusPerReplica", "nodesPerReplica", "tensorParallel", "pipelineParallel", "dataParallel")
 
@@ -189,6 +195,7 @@ def _expected(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
     old, new = before["kv"]["tokens"], after["kv"]["tokens"]
     if abs(new - old) >= WORTH * old:
         yield f"KV cache of an engine {old:,} -> {new:,} tokens ({new / old - 1:+.0%})"
+        yield from _fewer_replicas(before, after)
     flags = [_flags(before, each["choice"]["args"]) for each in (before, after)]
     for name, words in (("max_num_seqs", "requests at once, at most"), ("max_num_batched_tokens", "tokens a step")):
         was, now = (each.get(name) for each in flags)
@@ -205,6 +212,16 @@ def _expected(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
 
 def _word(value: object) -> str:
     return (ON if value else OFF) if isinstance(value, bool) else str(value)
+
+
+def _fewer_replicas(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    """What another pool means to a fleet."""
+    was, now = before.get("plannedReplicas"), after["choice"].get("replicas")
+    times = after["kv"]["tokens"] / before["kv"]["tokens"]
+    if was and now and was != now:
+        yield f"replicas for the load of the spec: {was} -> {now}"
+    elif times >= WORTH_A_REPLICA:
+        yield f"{math.floor(10 * times) / 10:g} replicas' KV cache in one: as many tokens with fewer of them"
 
 
 def _late(plan: Mapping[str, Any], spec: VLLMServiceSpec) -> bool:
@@ -269,10 +286,16 @@ def _more_cache(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
     if after > now > 0 and not flags.get("kv_cache_memory_bytes"):
         risk = "less memory is left beside the KV cache: a long prompt or another process may end the engine"
         yield Change("GPUMemoryUtilization", "--gpu-memory-utilization", f"{after:g}", risk)
-    if str(flags.get("kv_cache_dtype", "auto")) in ("auto", "bfloat16"):
+    if str(flags.get("kv_cache_dtype", "auto")) in ("auto", "bfloat16") and _computes_fp8(plan):
         risk = "answers change a little: compare them on your own prompts before users see them"
         yield Change("KVCacheDtype", "--kv-cache-dtype", "fp8", risk)
     yield from _fewer_than_fit(flags, plan)
+
+
+def _computes_fp8(plan: Mapping[str, Any]) -> bool:
+    """Older GPUs convert at every step, and leave the quickest attention kernels for it: more tokens, each slower."""
+    gpu = gpus.find(str(plan["choice"]["gpu"]))
+    return gpu is not None and gpu.supports("fp8")
 
 
 def _fewer_than_fit(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:

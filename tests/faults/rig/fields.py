@@ -109,6 +109,9 @@ INERT: Final[Mapping[str, str]] = {
     "scaling.activation.idleAfter": "how long without requests before the last replica goes",
     "tuning.mode": "who turns a setting, once something limits the service",
     "tuning.allow": "which settings are tried by themselves, once something limits the service",
+    "tuning.qualityGate.threshold": "counts once fp8 KV is tried",
+    "tuning.qualityGate.timeout": "counts once fp8 KV is tried",
+    "tuning.qualityGate.podTemplate": "counts once fp8 KV is tried",
     "tuning.freeze": "when nothing is tried by itself, once something limits the service",
     "tuning.load": "counts once there were days of traffic",
     "rollout.noSpareGPU": "counts in a roll-out that finds no spare GPU",
@@ -129,7 +132,7 @@ def paths() -> set[str]:
 
 
 def _paths(schema: Mapping[str, Any], at: str) -> Iterator[str]:
-    properties = {} if at == "podTemplate" else schema.get("properties") or {}
+    properties = {} if at.endswith("podTemplate") else schema.get("properties") or {}
     if not properties:
         yield at
     for name, inner in properties.items():

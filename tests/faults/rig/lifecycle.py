@@ -5,11 +5,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from plimsoll.adapters.ports import CONFIG_MAPS, DEPLOYMENTS, SERVICES
+from plimsoll.adapters.ports import CONFIG_MAPS, DEPLOYMENTS, JOBS, NETWORK_SERVICES, SERVICES
 from plimsoll.api import names
 from plimsoll.core.plan.model import bundled_config
 from tests.faults.rig.scenario import Scenario, scenario
+from tests.faults.world.control_loop import ready as is_ready_pod
 from tests.faults.world.engines import Offered
+from tests.faults.world.kubelet import GATE_PASSES
 from tests.faults.world.world import NAMESPACE, SETTINGS, USER, World, service
 
 NAME = "qwen"
@@ -182,6 +184,57 @@ def _kept(world: World) -> Any:
     return alone and past[-1].get("outcome") == "kept" and "--max-num-seqs=64" in args and replicas(2)(world)
 
 
+FULL: Final[Mapping[str, Any]] = {
+    "scaling": {"mode": "Fixed"},
+    "replicas": 2,
+    "load": {"concurrency": 64, "promptTokens": 1000, "outputTokens": 200},
+    "engine": {"extraArgs": ["--max-num-seqs=512", "--gpu-memory-utilization=0.95"]},
+}
+"""The pool limits it, and all that is left to turn are the bits of its values."""
+
+
+def full_pool(world: World) -> None:
+    """Two replicas whose pools are full."""
+    running(**FULL)(world)
+    plan = world.must(SERVICES, NAME)["status"]["plan"]
+    room = (plan["kv"]["numBlocks"] - 1) // plan["typical"]["blocks"]
+    offered(5 * room / world.ward.request_seconds)(world)
+    world.until(lambda: "recommendation" in world.must(SERVICES, NAME)["status"], what="a recommendation")
+    world.run(5)
+
+
+def _let_it_be_judged(world: World) -> None:
+    world.apply(service(NAME, **FULL, tuning={"mode": "Auto", "allow": ["KVCacheDtype"], "qualityGate": {}}))
+
+
+def _ended(outcome: str, dtype: str) -> Any:
+    """The experiment's end, its pods, Job and Services gone, and what the fleet runs with."""
+
+    def holds(world: World) -> Any:
+        past = world.must(SERVICES, NAME)["status"].get("tuning", {}).get("past") or [{}]
+        args = world.must(DEPLOYMENTS, NAME)["spec"]["template"]["spec"]["containers"][0]["args"]
+        alone = all(len([*world.api.store.all(kind)]) == 1 for kind in (DEPLOYMENTS, NETWORK_SERVICES))
+        left = [*world.api.store.all(JOBS)]
+        said = dtype in " ".join(args).replace("=", " ")
+        return alone and not left and past[-1].get("outcome") == outcome and said and replicas(2)(world)
+
+    return holds
+
+
+def gated_world(words: str = GATE_PASSES) -> World:
+    """A world in which it is noticed when a request could meet fp8 before a gate has passed."""
+    world = World(settings=replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1, gate_image="own:1"))
+    world.ward.gate = lambda _: (30.0, 0, words)
+
+    def watch() -> None:
+        bold = [pod["metadata"]["name"] for pod in world.pods() if is_ready_pod(pod) and "fp8" in str(pod["spec"])]
+        if bold and (not world.jobs.passed or words != GATE_PASSES):
+            world.unexpected.found.append(f"{bold[0]} takes requests, and no gate has passed")
+
+    world.watchers.append(watch)
+    return world
+
+
 scenario(Scenario("create", nothing, apply(), ready))
 scenario(
     Scenario("spec change without a roll-out", running(), apply(scaling={"mode": "Auto", "maxReplicas": 3}), ready)
@@ -240,6 +293,26 @@ scenario(
         make=lambda: World(settings=replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1)),
         within_seconds=2400.0,
         quiet_seconds=90.0,
+    )
+)
+scenario(
+    Scenario(
+        "experiment behind a quality gate",
+        full_pool,
+        _let_it_be_judged,
+        _ended("kept", "--kv-cache-dtype fp8"),
+        make=gated_world,
+        within_seconds=2400.0,
+        quiet_seconds=90.0,
+    )
+)
+scenario(
+    Scenario(
+        "quality gate that does not pass",
+        full_pool,
+        _let_it_be_judged,
+        _ended("rolled back", "--kv-cache-dtype auto"),
+        make=lambda: gated_world('{"score": 0.7, "threshold": 0.95}'),
     )
 )
 scenario(Scenario("lease hand-over", _second_operator, _end_the_leader, replicas(1)))

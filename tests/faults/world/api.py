@@ -8,6 +8,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from plimsoll.adapters.ports import (
+    PODS,
     REVISIONS,
     SERVICES,
     ConflictError,
@@ -110,6 +111,8 @@ class Api:
     ) -> Object:
         """Server-side apply."""
         meta, shape = manifest["metadata"], traits(kind).shape
+        if kind == PODS and subresource == "status":
+            return self._say_of_pod(manifest, manager)
         if not traits(kind).tracked:
             raise UnfaithfulError(f"{kind.kind}: nobody applies such objects here")
         address = _address(kind, meta.get("namespace", ""), meta["name"])
@@ -131,6 +134,20 @@ class Api:
         if address.namespace:
             after["metadata"]["namespace"] = address.namespace
         return self._finish(kind, before, after, who, managers)
+
+    def _say_of_pod(self, manifest: Mapping[str, Any], manager: str) -> Object:
+        """Conditions that somebody applies to a pod's status: beside those of others, by their type."""
+        meta, said = manifest["metadata"], manifest["status"]["conditions"]
+        if manifest["status"].keys() != {"conditions"}:
+            raise UnfaithfulError("of a pod's status only conditions are applied here")
+        pod = self.get(PODS, meta["namespace"], meta["name"])
+        if meta.get("uid", pod["metadata"]["uid"]) != pod["metadata"]["uid"]:
+            raise ConflictError(f'pods "{meta["name"]}": Precondition failed: UID in precondition', status=409)
+        mine = {condition["type"] for condition in said}
+        others = [c for c in pod["status"].get("conditions") or () if c["type"] not in mine]
+        return self.replace(
+            PODS, {**pod, "status": {**pod["status"], "conditions": [*others, *said]}}, manager, "status"
+        )
 
     def scale(self, kind: Kind, namespace: str, name: str, replicas: int, manager: str) -> Object:
         """What ``kubectl scale`` and autoscalers do: through the scale subresource."""

@@ -36,9 +36,10 @@ def _over(pod: Mapping[str, Any]) -> bool:
     return pod["status"].get("phase") in ("Failed", "Succeeded")
 
 
-def _owner_reference(kind: str, owner: Object) -> Object:
+def owner_reference(kind: str, owner: Object, api_version: str = "apps/v1") -> Object:
+    """The controller's claim on what it makes."""
     return {
-        "apiVersion": "apps/v1",
+        "apiVersion": api_version,
         "kind": kind,
         "name": owner["metadata"]["name"],
         "uid": owner["metadata"]["uid"],
@@ -155,7 +156,7 @@ class Deployments:
                     "namespace": meta["namespace"],
                     "labels": labels,
                     "annotations": {"deployment.kubernetes.io/revision": str(max(numbers, default=0) + 1)},
-                    "ownerReferences": [_owner_reference("Deployment", deployment)],
+                    "ownerReferences": [owner_reference("Deployment", deployment)],
                 },
                 "spec": {
                     "replicas": replicas,
@@ -290,7 +291,7 @@ class Deployments:
                 **template["metadata"],
                 "generateName": f"{meta['name']}-",
                 "namespace": meta["namespace"],
-                "ownerReferences": [_owner_reference("ReplicaSet", replica_set)],
+                "ownerReferences": [owner_reference("ReplicaSet", replica_set)],
             },
             "spec": template["spec"],
         }

@@ -6,9 +6,11 @@ it are gauges and rates. Its pool is the plan's own, so that a fleet as planned 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final
 
 _CAP: Final = "--max-num-seqs"
+_DTYPE: Final = "--kv-cache-dtype"
 
 
 @dataclass(frozen=True)
@@ -69,12 +71,20 @@ class Engine:
 
 
 def pool_of(plan: Mapping[str, Any], seconds: float, args: Sequence[str] = ()) -> Pool:
-    """The engine of a plan, as planned, with the cap on requests that its container was given."""
+    """The engine of a plan, as planned, with the cap on requests and the KV data type that its container was given."""
     kv = plan["kv"]
-    blocks = int(kv["numBlocks"])
+    halved = _dtype(args) == "fp8" != _dtype(plan["choice"]["args"])
+    blocks = int(kv["numBlocks"]) * (2 if halved else 1)
     per_request = int((plan.get("typical") or {}).get("blocks") or kv.get("blocksPerRequestAtLoad") or 64)
     room = max(1, (blocks - 1) // per_request)
     return Pool(blocks, int(kv["blockSize"]), min(room, _cap(args)), seconds, room)
+
+
+def _dtype(args: Sequence[str]) -> str:
+    """``--kv-cache-dtype``, in either spelling; the last one counts."""
+    words = " ".join(args).replace("=", " ").split()
+    found = [after for flag, after in pairwise(words) if flag == _DTYPE]
+    return found[-1] if found else "auto"
 
 
 def _cap(args: Sequence[str]) -> int:

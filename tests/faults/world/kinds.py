@@ -14,6 +14,7 @@ from plimsoll.adapters.ports import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     EVENTS,
+    JOBS,
     LEASES,
     NETWORK_SERVICES,
     NODES,
@@ -74,6 +75,11 @@ def _replica_set(obj: Object) -> Object:
     return {**obj, "spec": {"replicas": 1, **obj["spec"]}}
 
 
+def _job(obj: Object) -> Object:
+    spec = {"completions": 1, "parallelism": 1, "backoffLimit": 6, **obj["spec"]}
+    return {**obj, "spec": {**spec, "template": _template(spec["template"])}}
+
+
 def _template(template: Object) -> Object:
     spec = template["spec"]
     filled = {
@@ -110,6 +116,7 @@ TRAITS: Final[Mapping[Kind, Traits]] = {
     REVISIONS: Traits(BuiltIn(raw=True)),
     NETWORK_SERVICES: Traits(status=True, defaults=_service),
     DISRUPTION_BUDGETS: Traits(status=True, generation=True),
+    JOBS: Traits(status=True, generation=True, defaults=_job),
     CONFIG_MAPS: Traits(),
     VOLUME_CLAIMS: Traits(status=True),
     PODS: Traits(tracked=False, status=True, grace=True, defaults=_pod),

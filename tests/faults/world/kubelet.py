@@ -20,6 +20,7 @@ PULL_SECONDS: Final = 2.0
 STOP_SECONDS: Final = 12.0
 PULL_AGAIN_SECONDS: Final = 30.0
 BACKOFF_SECONDS: Final = 10.0
+GATE_PASSES: Final = '{"score": 0.99, "threshold": 0.95, "message": "all prompts"}'
 BACKOFF_MAX_SECONDS: Final = 300.0
 
 
@@ -43,6 +44,8 @@ class Ward:
     crash: Callable[[Object], Crash | None] = lambda _: None
     flapping: Callable[[Object], bool] = lambda _: False
     """Its readiness probe fails every other time."""
+    gate: Callable[[Object], tuple[float, int, str]] = lambda _: (30.0, 0, GATE_PASSES)
+    """How a quality gate ends: after so many seconds, with an exit code and its last words."""
     offered: dict[tuple[str, str], Offered] = field(default_factory=dict)
     """Traffic by namespace and service."""
 
@@ -87,6 +90,8 @@ class Kubelet:
         elif uid not in self._begun:
             self._begun[uid] = 0
             self._start(pod)
+        elif ready(pod) != (_holds(pod, "ContainersReady") and _gates_open(pod)):
+            self._report(pod, _container(pod), is_ready=_holds(pod, "ContainersReady"))
         return None
 
     def is_here(self, pod: Object) -> bool:
@@ -124,6 +129,10 @@ class Kubelet:
 
     def _load(self, pod: Object) -> None:
         self._report(pod, self._running(pod, started=False))
+        if pod["spec"].get("restartPolicy") == "Never":
+            seconds, code, words = self.ward.gate(pod)
+            self._later(pod, seconds, lambda now: self._finish(now, code, words))
+            return
         crash = self.ward.crash(pod)
         if crash is not None and crash.after_ready_seconds is None:
             self._later(pod, self.ward.load_seconds / 2, lambda now: self._crash(now, crash))
@@ -168,6 +177,11 @@ class Kubelet:
         self._report(pod, container)
         self._later(pod, wait, self._load)
 
+    def _finish(self, pod: Object, code: int, words: str) -> None:
+        """The one container has ended, and is not started again."""
+        ended = {"exitCode": code, "reason": "Error" if code else "Completed", "message": words[-4096:]}
+        self._report(pod, {"state": {"terminated": ended}, "started": False})
+
     def _later(self, pod: Object, seconds: float, what: Callable[[Object], None]) -> None:
         """Go on with a pod, if it is still there, still runs, and its node is."""
         key, uid = address_of(pod), pod["metadata"]["uid"]
@@ -195,7 +209,7 @@ class Kubelet:
         kept = {key: old[key] for key in ("lastState", "restartCount") if key in old}
         status = {
             **pod["status"],
-            "phase": "Running" if "running" in container["state"] or kept.get("restartCount") else "Pending",
+            "phase": _phase(container["state"], restarted=bool(kept.get("restartCount"))),
             "conditions": _conditions(pod, is_ready, now),
             "containerStatuses": [
                 {
@@ -248,6 +262,20 @@ def _startup_seconds(pod: Object) -> float:
     return float(probe.get("failureThreshold", 10**6) * probe.get("periodSeconds", 10))
 
 
+def _phase(state: Mapping[str, Any], *, restarted: bool) -> str:
+    if "terminated" in state:
+        return "Failed" if state["terminated"]["exitCode"] else "Succeeded"
+    return "Running" if "running" in state or restarted else "Pending"
+
+
+def _holds(pod: Object, kind: str) -> bool:
+    return any(c["type"] == kind and c["status"] == "True" for c in pod["status"].get("conditions") or ())
+
+
+def _gates_open(pod: Object) -> bool:
+    return all(_holds(pod, gate["conditionType"]) for gate in pod["spec"].get("readinessGates") or ())
+
+
 def _conditions(pod: Object, is_ready: bool, now: str) -> list[Object]:
     old = {c["type"]: c for c in pod["status"].get("conditions") or ()}
 
@@ -259,4 +287,6 @@ def _conditions(pod: Object, is_ready: bool, now: str) -> list[Object]:
             "lastTransitionTime": old[kind]["lastTransitionTime"] if same else now,
         }
 
-    return [old["PodScheduled"], said("Ready", is_ready), said("ContainersReady", is_ready)]
+    gates = [old[g["conditionType"]] for g in pod["spec"].get("readinessGates") or () if g["conditionType"] in old]
+    opened = is_ready and _gates_open(pod)
+    return [old["PodScheduled"], said("Ready", opened), said("ContainersReady", is_ready), *gates]

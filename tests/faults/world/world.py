@@ -21,6 +21,7 @@ from tests.faults.world.api import Api
 from tests.faults.world.connection import Connection
 from tests.faults.world.deployments import Deployments
 from tests.faults.world.housekeeping import Housekeeping
+from tests.faults.world.jobs import Jobs
 from tests.faults.world.kinds import NAMESPACES
 from tests.faults.world.kubelet import Kubelet, Ward
 from tests.faults.world.process import Process, Unexpected, start
@@ -59,6 +60,7 @@ class World:
         random.seed(self.seed)  # jitter in the operator's own code
         self.api = Api(self.agenda, random.Random(self.seed))
         self.deployments = Deployments(self.api)
+        self.jobs = Jobs(self.api)
         self.housekeeping = Housekeeping(self.api)
         self.scheduler = Scheduler(self.api)
         self.kubelet = Kubelet(self.api, self.ward)

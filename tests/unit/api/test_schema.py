@@ -57,7 +57,9 @@ def test_every_node_is_structural_and_bounded(at: str, node: dict[str, Any]) -> 
         case "object" if "additionalProperties" in node:
             assert "maxProperties" in node, "a map without a limit"
         case "object" if "x-kubernetes-preserve-unknown-fields" in node:
-            assert at.startswith("spec.podTemplate.spec."), "only what Kubernetes itself will judge is passed on"
+            assert at.startswith(("spec.podTemplate.spec.", "spec.tuning.qualityGate.podTemplate.spec.")), (
+                "only what Kubernetes itself will judge is passed on"
+            )
         case "object":
             assert node["properties"]
             assert set(node.get("required", ())) <= node["properties"].keys()

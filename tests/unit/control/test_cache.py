@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from plimsoll.adapters.ports import DEPLOYMENTS, PODS, SERVICES
+from plimsoll.adapters.ports import DEPLOYMENTS, JOBS, PODS, SERVICES
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 
@@ -88,3 +88,15 @@ def test_prune_of_one_namespace_leaves_the_others() -> None:
     cache.put(SERVICES, _obj(version=1))
     assert cache.prune(SERVICES, [], cache.mark(), namespace="other") == set()
     assert list(cache.services()) == [SVC]
+
+
+def test_of_a_job_only_its_end_is_kept() -> None:
+    cache = Cache()
+    begun = {"active": 1, "startTime": "2026-01-02T03:04:05Z"}
+    assert cache.put(JOBS, _obj("gate", 1, status=begun)) == SVC
+    assert cache.put(JOBS, _obj("gate", 2, status={**begun, "ready": 1})) is None
+    over = {"type": "Failed", "status": "True", "reason": "DeadlineExceeded"}
+    assert cache.put(JOBS, _obj("gate", 3, status={"conditions": [over]})) == SVC
+    kept = cache.get(JOBS, "ns", "gate")
+    assert kept is not None
+    assert kept["status"] == {"complete": False, "failed": "DeadlineExceeded"}

@@ -11,7 +11,7 @@ from plimsoll.adapters.ports import PODS, SERVICES
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.observer import Observer
-from plimsoll.control.pools import Pools
+from plimsoll.control.pools import Pools, Speeds
 from plimsoll.control.sampler import Asking, Sampler
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core import rollout
@@ -76,7 +76,7 @@ class World:
         self.cache = Cache()
         queue: WorkQueue[Key] = WorkQueue(lambda: self.now)
         self.sampler = Sampler(self, self.cache, queue, lambda: self.now, Asking())
-        self.observer = Observer(self.sampler, Pools([DEFAULT_IMAGE]))
+        self.observer = Observer(self.sampler, Pools([DEFAULT_IMAGE]), Speeds([DEFAULT_IMAGE]))
         self.cache.put(SERVICES, SERVICE)
         for name in ("a", "b"):
             self.cache.put(PODS, pod(name))
@@ -188,7 +188,7 @@ async def test_a_tick_counts_once_however_often_it_is_looked_at(request_: Reques
 
 async def test_without_prometheus_it_is_said(request_: Request, revision: Revision) -> None:
     sampler = Sampler(None, Cache(), WorkQueue(lambda: 0.0), lambda: 0.0, Asking())
-    said = Observer(sampler, Pools([])).observe(KEY, request_, revision)
+    said = Observer(sampler, Pools([]), Speeds([])).observe(KEY, request_, revision)
     assert said.available is not None
     assert (said.available.status, said.available.word) == ("Unknown", "NoPrometheus")
 

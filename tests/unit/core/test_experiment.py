@@ -20,6 +20,7 @@ from plimsoll.core.experiment import (
     windows_due,
 )
 from plimsoll.core.experiment_record import MOST_PAST, Record, read_record
+from plimsoll.core.gate import GateSeen
 from plimsoll.core.judge import Pair, Window
 
 TIMING = Timing()
@@ -151,6 +152,63 @@ def test_how_it_goes_on(experiment: Experiment, seen: Scene, phase: str) -> None
     following = step(experiment, seen, TIMING)
     assert following.experiment is not None
     assert following.experiment.phase == phase
+
+
+GATED = replace(TRIED, setting="KVCacheDtype", flag="--kv-cache-dtype", before="auto", after="fp8")
+PASSED, FAILED = GateSeen("passed", "score 0.99"), GateSeen("failed", "score 0.5")
+
+
+def gated(phase: Phase) -> Experiment:
+    return replace(begin(GATED, "svc-a", 0.0), phase=phase)
+
+
+@pytest.mark.parametrize(
+    ("experiment", "seen", "phase"),
+    [
+        pytest.param(gated("Starting"), scene(), "Gating", id="both are ready"),
+        pytest.param(gated("Starting"), scene(canary=LOADING), "Starting", id="one loads"),
+        pytest.param(gated("Starting"), scene(gate=PASSED, canary=LOADING), "Starting", id="no result counts yet"),
+        pytest.param(gated("Gating"), scene(), "Gating", id="no result yet"),
+        pytest.param(gated("Gating"), scene(gate=PASSED), "Warming", id="passed"),
+        pytest.param(gated("Gating"), scene(gate=PASSED, control=LOADING), "Gating", id="passed, and one is gone"),
+        pytest.param(gated("Warming"), scene(500, gate=FAILED), "Measuring", id="what was passed stays so"),
+    ],
+)
+def test_how_a_gate_is_passed(experiment: Experiment, seen: Scene, phase: str) -> None:
+    following = step(experiment, seen, TIMING).experiment
+    assert following is not None
+    assert following.phase == phase
+    assert following.behind_gate == (phase in ("Starting", "Gating"))
+
+
+@pytest.mark.parametrize(
+    ("seen", "outcome", "why"),
+    [
+        pytest.param(scene(gate=FAILED), "rolled back", "score 0.5", id="failed"),
+        pytest.param(scene(1801, gate=GateSeen("running", "no image")), "rolled back", "no image", id="too late"),
+        pytest.param(scene(1801, gate=PASSED, canary=LOADING), "rolled back", "two ready pods", id="no pods"),
+        pytest.param(scene(gate=PASSED, wish="reject"), "rejected", "person", id="a person"),
+        pytest.param(scene(gate=PASSED, stop="held"), "abandoned", "held", id="held"),
+        pytest.param(scene(gate=PASSED, base="svc-b"), "abandoned", "runs no more", id="spec changed"),
+        pytest.param(scene(gate=PASSED, canary=TrialPod(True, "OOM")), "rolled back", "OOM", id="it failed meanwhile"),
+    ],
+)
+def test_what_ends_a_gate(seen: Scene, outcome: str, why: str) -> None:
+    past = step(gated("Gating"), seen, TIMING).past
+    assert past is not None
+    assert past.outcome == outcome
+    assert why in past.why
+
+
+def test_what_a_gate_found_is_said_when_the_change_is_kept() -> None:
+    passed = step(gated("Gating"), scene(gate=PASSED), TIMING).experiment
+    assert passed is not None
+    again = read_record(Record(passed).written()).experiment
+    assert again == passed
+    measured = replace(passed, phase="Measuring")
+    kept = step(measured, scene(2000, pairs=windows(QUICK)), TIMING).experiment
+    assert kept is not None
+    assert kept.verdict.endswith("quality gate: score 0.99")
 
 
 def test_what_is_stored_is_read_back() -> None:

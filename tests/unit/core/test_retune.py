@@ -102,6 +102,21 @@ def test_more_cache_is_told_in_tokens() -> None:
     assert "tokens (+" in found.expected
 
 
+def test_fp8_is_told_in_replicas_too_and_where_the_gpu_computes_in_it() -> None:
+    busy = spec(load={"concurrency": 400, "promptTokens": 6000, "outputTokens": 1000})
+    plan = {**kept(busy, gpu_memory_utilization="0.95"), "plannedReplicas": 4}
+    found = retune.recommend("KVBound", "because", plan, busy, planning)
+    assert found is not None
+    assert found.change.setting == "KVCacheDtype"
+    assert "replicas for the load of the spec: 4 -> " in found.expected
+    idle = turned("KVBound", spec(), gpu_memory_utilization="0.95")
+    assert idle is not None
+    assert "replicas' KV cache in one" in idle.expected
+    ampere = spec(hardware={"gpu": "NVIDIA-A100-SXM4-80GB", "maxGPUs": 4})
+    older = turned("KVBound", ampere, gpu_memory_utilization="0.95")
+    assert older is None or older.change.setting != "KVCacheDtype"
+
+
 @pytest.mark.parametrize(
     ("finding", "args"),
     [

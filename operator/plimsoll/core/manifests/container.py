@@ -3,6 +3,8 @@
 from typing import Final
 
 CONTAINER: Final = "vllm"
+GATE_CONTAINER: Final = "gate"
+"""Of a quality gate's Job: the one whose result is read."""
 HTTP_PORT: Final = 8000
 HTTP_PORT_NAME: Final = "http"
 

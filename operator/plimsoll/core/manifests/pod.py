@@ -3,6 +3,7 @@
 Deterministic: the same plan and request give the same bytes, lists in a fixed order (F21).
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -125,5 +126,11 @@ def _startup_probe(plan: Plan) -> Manifest:
 
 
 def _health(plan: Plan) -> Manifest:
-    tls = any(arg.partition("=")[0].replace("_", "-") == _TLS_FLAG for arg in plan.choice.args)
+    tls = health_scheme(plan.choice.args) == "HTTPS"
     return {"path": "/health", "port": HTTP_PORT_NAME, **({"scheme": "HTTPS"} if tls else {})}
+
+
+def health_scheme(args: Iterable[str]) -> str:
+    """HTTPS where the engine is given a certificate, else HTTP."""
+    tls = any(arg.partition("=")[0].replace("_", "-") == _TLS_FLAG for arg in args)
+    return "HTTPS" if tls else "HTTP"

@@ -27,6 +27,12 @@ def with_template(base: Manifest, template: PodTemplate | None, *, restricted: b
     return {**found, "spec": _with_rights(spec) if restricted else spec}
 
 
+def beside_engines(base: Manifest, theirs: Manifest) -> Manifest:
+    """A pod template without an engine with another's fields: it sees no GPU and gives up rights."""
+    found = merged(base, theirs)
+    return {**found, "spec": _with_rights(_without_gpus(found["spec"]))}
+
+
 def _place(entry: Manifest, ours: Manifest) -> Manifest:
     """What is left out of a spread is as in ours; a spread over a key of ours replaces it."""
     return {**ours, **entry}

@@ -77,9 +77,13 @@ class Wish:
 
     @property
     def kv_dtypes(self) -> tuple[str, ...]:
-        """KV dtypes to try: fp8 is a decision about quality, which only the user takes, and some engines refuse it."""
+        """KV dtypes to try: fp8 is a decision about quality, which only the user takes, and some engines refuse it.
+
+        Who names a quality gate wants it judged first.
+        """
         tuning = self.spec.tuning
-        allowed = self.correction.kv_cache_dtype is None and tuning.mode == "Auto" and "KVCacheDtype" in tuning.allow
+        leave = tuning.mode == "Auto" and "KVCacheDtype" in tuning.allow and tuning.quality_gate is None
+        allowed = self.correction.kv_cache_dtype is None and leave
         return ("auto", "fp8") if allowed and "kv_cache_dtype" not in self.overrides.options else ("auto",)
 
     def node_gpus(self, gpu: GPU, label: str) -> int:

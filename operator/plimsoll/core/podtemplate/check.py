@@ -7,10 +7,11 @@ from typing import Any, Final
 from plimsoll.api import reasons
 from plimsoll.api.reason import Reason
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.api.weights import FromHub, SecretKey, WeightsSource
+from plimsoll.api.weights import WeightsSource
 from plimsoll.core.podtemplate.beyond import beyond
 from plimsoll.core.podtemplate.ours import ours
 from plimsoll.core.podtemplate.references import engine_refusals, source_references, template_references
+from plimsoll.core.podtemplate.token import token_of
 from plimsoll.core.podtemplate.volumes import volumes_and_secrets
 from plimsoll.core.podtemplate.words import AT, one_of, owners, plain
 from plimsoll.core.policy import Allowed, PodPolicy, PolicyError, below, listed, read_policy
@@ -35,14 +36,6 @@ def source_refusals(source: WeightsSource | None, allowed: Allowed) -> Iterator[
     token = token_of(source)
     if token and not listed(token.name, allowed.token_secrets):
         yield owners(f"{_SOURCE}: tokenSecret.name", token.name, one_of(allowed.token_secrets), "tokenSecrets")
-
-
-def token_of(source: WeightsSource | None) -> SecretKey | None:
-    """The service's own token reference."""
-    if source is None:
-        return None
-    fetched: tuple[FromHub | None, ...] = (source.hub, source.pvc, source.host_path)
-    return next((each.token_secret for each in fetched if each and each.token_secret), None)
 
 
 def template_refusals(spec: VLLMServiceSpec, allowed: Allowed) -> list[str]:

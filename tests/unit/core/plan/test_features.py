@@ -215,6 +215,7 @@ def test_own_overrides_and_stretched_positions_contradict() -> None:
         pytest.param({}, None, id="nothing said"),
         pytest.param({"allow": ["KVCacheDtype"]}, None, id="only recommended"),
         pytest.param({"mode": "Auto", "allow": ["MaxNumSeqs"]}, None, id="another leave"),
+        pytest.param({"mode": "Auto", "allow": ["KVCacheDtype"], "qualityGate": {}}, None, id="once it was judged"),
         pytest.param({"mode": "Auto", "allow": ["KVCacheDtype"]}, "fp8", id="by leave"),
     ],
 )
