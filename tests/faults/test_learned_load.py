@@ -1,11 +1,13 @@
 """A load that is learned over midnight: offered and not forced, kept by the next operator, and not written again."""
 
+from dataclasses import replace
 from typing import Any, Final
 
-from plimsoll.adapters.ports import SERVICES
+from plimsoll.adapters.ports import DEPLOYMENTS, REVISIONS, SERVICES
+from plimsoll.api import names
 from tests.faults.world.engines import Offered
 from tests.faults.world.virtual_time import Agenda
-from tests.faults.world.world import NAMESPACE, World, service
+from tests.faults.world.world import NAMESPACE, SETTINGS, World, service
 
 HALF_PAST_ELEVEN: Final = 23.5 * 3600
 DECLARED: Final = {"concurrency": 2, "promptTokens": 300, "outputTokens": 100}
@@ -62,3 +64,41 @@ def test_it_is_offered_kept_and_written_once() -> None:
         world.until(lambda: world.is_ready("qwen"))
         assert any("observed" in note for note in status_of(world)["plan"]["assumptions"]), "the next plan knows it"
         assert world.condition("qwen", "PlanUpdateAvailable")["status"] == "False"
+
+
+CAPPED: Final[dict[str, Any]] = {
+    "scaling": {"mode": "Fixed"},
+    "replicas": 2,
+    "load": {"concurrency": 4, "promptTokens": 1000, "outputTokens": 200},
+}
+SHOWN: Final = {"requests": 1000, "hours": 6, "promptTokens": 2000, "outputTokens": 900}
+
+
+def test_an_experiment_brings_its_flag_and_no_other_load() -> None:
+    """Days have shown longer requests; what the operator rolls out by itself is planned without them all the same."""
+    settings = replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1)
+    with World(settings=settings) as world:
+        operator = world.start_operator()
+        world.apply(service(**CAPPED))
+        world.until(lambda: world.is_ready("qwen"))
+        operator.kill()
+        days = [{"date": date, **SHOWN} for date in ("2026-02-27", "2026-02-28")]
+        world.api.patch(
+            SERVICES, NAMESPACE, "qwen", {"status": {"load": {"days": days}}}, names.MANAGER_STATUS, "status"
+        )
+        world.start_operator()
+        world.ward.offered[NAMESPACE, "qwen"] = Offered(40.0)
+        world.apply(service(**CAPPED, tuning={"mode": "Auto", "allow": ["MaxNumSeqs"]}))
+
+        def kept() -> bool:
+            past = status_of(world).get("tuning", {}).get("past") or [{}]
+            return bool(past[-1].get("outcome") == "kept")
+
+        world.until(kept, within_seconds=2400.0)
+        world.until(lambda: world.is_ready("qwen"))
+        assert status_of(world)["load"]["figures"]["promptTokens"]["counts"] == 2000
+        args = world.must(DEPLOYMENTS, "qwen")["spec"]["template"]["spec"]["containers"][0]["args"]
+        assert "--max-num-seqs=64" in args
+        newest = max(world.api.store.all(REVISIONS), key=lambda revision: revision["revision"])
+        assert "load" not in newest["data"]
+        assert newest["data"]["plan"]["typical"]["promptTokens"] == 1000

@@ -8,7 +8,6 @@ case never sees another. What one had to import its parent imports before the ne
 
 import contextlib
 import copy
-import gc
 import importlib
 import json
 import os
@@ -145,10 +144,7 @@ def planned(case):
     weights = weight_bytes(model)
     with set_current_vllm_config(config):
         ranks = [Rank(config)]
-    del model
-    for stage in range(1, stages):
-        gc.collect()
-        ranks.append(of_stage(case, stage))
+    ranks += [of_stage(case, stage) for stage in range(1, stages)]
     layouts = [[each.name for each in get_supported_kv_cache_layouts(ranks[0].backends)]]
     specs = [rank.specs for rank in ranks for _ in range(case["tp"])]
     every = [spec for rank in ranks for spec in rank.specs.values()]
@@ -163,13 +159,12 @@ def planned(case):
 
 
 def of_stage(case, stage):
+    """The first rank of a later stage, by a configuration of its own: layers sign themselves into it."""
     config = configured(case)
     place(config, stage)
-    model = build(config)
+    build(config)
     with set_current_vllm_config(config):
-        rank = Rank(config)
-    del model
-    return rank
+        return Rank(config)
 
 
 def described(config):

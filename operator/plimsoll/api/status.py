@@ -260,7 +260,7 @@ class LoadFigure(APIModel):
         default=None, description="The most that a day of the last week has shown; of prefix hits the fewest."
     )
     counts: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="What the next plan and the autoscaler count with. Absent: the planner's default."
+        default=None, description="What the next plan and the autoscaler count with. Absent: it is not counted."
     )
 
 

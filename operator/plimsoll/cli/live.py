@@ -148,7 +148,7 @@ def _load_rows(load: Object) -> Iterator[tuple[str, ...]]:
     for key, name in _LOAD.items():
         if row := _part(figures, key):
             said = (f"{word} {row[word]:,}" if word in row else "" for word in ("declared", "observed"))
-            counts = f"counts {row['counts']:,}" if "counts" in row else "the planner's default counts"
+            counts = f"counts {row['counts']:,}" if "counts" in row else "not counted"
             yield name, f"{', '.join(filter(None, said))}: {counts}"
     for day in _entries(load, "days"):
         yield str(day.get("date")), f"{_figure(day.get('requests'))} requests at least, watched {day.get('hours')} h"

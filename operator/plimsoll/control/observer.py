@@ -106,7 +106,7 @@ class Observer:
         return replace(_with_pool(memory, view, plan), clock=clock)
 
     def _case(self, request: Request, revision: Revision, view: FleetView) -> Case:
-        capacity = capacity_of(revision.plan, request.spec, view, request.load)
+        capacity = capacity_of(revision.plan, request.spec, view, request.load, request.step_factor)
         targets = Targets(
             capacity.ttft_seconds,
             capacity.itl_seconds,

@@ -24,6 +24,7 @@ def noted(before: Status, after: Status, spec: Mapping[str, Any]) -> tuple[Entry
         *_plans(before, after, spec),
         *_refusals(before, after, spec),
         *_corrections(before, after),
+        *_steps(before, after),
         *_loads(before, after),
     )
 
@@ -87,6 +88,15 @@ def _corrections(before: Status, after: Status) -> Iterator[Entry]:
     item = _found_at_start(after)
     if item and item != _found_at_start(before):
         yield Entry(CORRECTION, "EngineFigures", str(item.get("from")), after=f"{item.get('bytes')} bytes less")
+
+
+def _steps(before: Status, after: Status) -> Iterator[Entry]:
+    """Pods teach how long a step takes."""
+    was, now = (_part(_part(each, "observed"), "stepTimes") for each in (before, after))
+    if now and now != was:
+        text = f"decode steps take {now['factor']:g} of the predicted time; later plans of the same key count with it"
+        known = was.get("factor", 1) if was.get("key", now["key"]) == now["key"] else 1
+        yield Entry(CORRECTION, "StepTimesObserved", text, _text(known), _text(now["factor"]), {"key": str(now["key"])})
 
 
 def _loads(before: Status, after: Status) -> Iterator[Entry]:

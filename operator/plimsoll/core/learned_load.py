@@ -126,7 +126,7 @@ def _prompt(load: LoadSpec, learned: float | None) -> float:
 def _row(declared: float | None, observed: float | None, learned: float | None) -> dict[str, float]:
     counts = declared if learned is None else learned
     found = {"declared": declared, "observed": observed, "counts": counts}
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: int(value) if value == int(value) else value for key, value in found.items() if value is not None}
 
 
 def _tokens(value: float | None) -> int | None:

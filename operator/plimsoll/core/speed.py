@@ -74,6 +74,12 @@ def begin(observed: Mapping[str, Any]) -> Clock:
     return Clock(str(told["key"]), said=Speed(str(told["key"]), float(told["factor"])))
 
 
+def told(observed: Mapping[str, Any], plan: Mapping[str, Any]) -> float | None:
+    """The factor of a ``status.observed``, if it is of the plan's engine."""
+    said = begin(observed).said
+    return said.factor if said is not None and said.key == plan.get("stepKey") else None
+
+
 def after(clock: Clock, view: FleetView, plan: Mapping[str, Any], at_seconds: float, window_seconds: float) -> Clock:
     """With one look more at a settled fleet. Readings share no window; silence unsays nothing."""
     key = str(plan.get("stepKey") or "")

@@ -1,4 +1,4 @@
-"""The ledger hears of a figure of the load when another one counts, and of nothing else about it."""
+"""The ledger hears of load and step times when another figure counts, and of nothing else about them."""
 
 from typing import Any
 
@@ -35,3 +35,12 @@ def test_what_counts_is_news(
     found = noted(before, after, {})
     assert [(entry.before, entry.after) for entry in found] == ([told] if told else [])
     assert all(entry.reason == "LoadObserved" for entry in found)
+
+
+def test_step_times_are_news_when_they_are_others() -> None:
+    def taught(factor: float) -> dict[str, Any]:
+        return {"observed": {"stepTimes": {"key": "k", "factor": factor}}}
+
+    assert [(e.reason, e.before, e.after) for e in noted({}, taught(1.2), {})] == [("StepTimesObserved", "1", "1.2")]
+    assert [(e.before, e.after) for e in noted(taught(1.2), taught(0.9), {})] == [("1.2", "0.9")]
+    assert noted(taught(1.2), taught(1.2), {}) == ()

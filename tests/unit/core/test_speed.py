@@ -188,3 +188,11 @@ def test_more_requests_never_take_a_shorter_step(one: float, other: float) -> No
     fewer, more = sorted((one, other))
     assert predicted_ms(TYPICAL["stepsMs"], fewer) <= predicted_ms(TYPICAL["stepsMs"], more) + 1e-9
     assert speed.LEAST < 1 < speed.MOST
+
+
+def test_a_factor_of_another_engine_is_none() -> None:
+    observed = {"stepTimes": {"key": PLAN.step_key, "factor": 1.2}}
+    assert speed.told(observed, TOLD) == 1.2
+    assert speed.told(observed, {**TOLD, "stepKey": "another"}) is None
+    assert speed.told(observed, {}) is None
+    assert speed.told({}, TOLD) is None
