@@ -1,6 +1,6 @@
 """`make demo`: a VLLMService becomes a running fleet on a real Kubernetes API, and shows its arithmetic.
 
-Uses the lab of this checkout, or starts one and stops it at the end (KEEP=1 leaves it up). HEAL=0 leaves out the last act.
+Uses the lab of this checkout, or starts one and stops it at the end (KEEP=1 leaves it up). HEAL=0: no last act.
 """
 
 import json
@@ -177,12 +177,10 @@ def _healing() -> None:
     print(_kubectl("apply", "-n", NAMESPACE, "-f", manifest).strip())
     _watch_until_ready(name)
     try:
-        demo_healing.heal(lambda: _json("get", "vllm", name), NAMESPACE, _environment()["PROMETHEUS_URL"])
+        outcome = demo_healing.heal(lambda: _json("get", "vllm", name), NAMESPACE, _environment()["PROMETHEUS_URL"])
     except demo_healing.NotHealedError as error:
         raise DemoError(str(error)) from error
-    tried = _json("get", "vllm", name)["status"]["tuning"]["experiment"]
-    print(f"\n  {tried['flag']} {tried['from']} -> {tried['to']} was kept: {tried['verdict']}")
-    print(f"  plimsoll revert {name} would take it back")
+    print(f"\n  {outcome}")
     _kubectl("delete", "-n", NAMESPACE, "-f", manifest)
     _await_gone(name)
 

@@ -30,14 +30,16 @@ Json = dict[str, Any]
 
 
 class NotHealedError(RuntimeError):
-    """The change was not kept; the message says what was seen instead."""
+    """No experiment came to an end; the message says what was seen instead."""
 
 
-def heal(service: Callable[[], Json], namespace: str, prometheus: str) -> None:
+def heal(service: Callable[[], Json], namespace: str, prometheus: str) -> str:
     """Send traffic to a service that is Ready until its flag was tried, kept and rolled out; print every step.
 
+    The answer is what came of it: on a machine that is busy with other things a verdict may be `inconclusive`.
+
     Raises:
-        NotHealedError: it was not, within LONGEST_SECONDS.
+        NotHealedError: nothing did, within LONGEST_SECONDS.
 
     """
     amount = {"--rate": RATE, "--prompt": PROMPT_TOKENS, "--output": OUTPUT_TOKENS, "--seconds": LONGEST_SECONDS}
@@ -47,13 +49,13 @@ def heal(service: Callable[[], Json], namespace: str, prometheus: str) -> None:
         cwd=CHECKOUT, stdout=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        _watch(service, prometheus, f'namespace="{namespace}", pod=~"{NAME}-.*"')
+        return _watch(service, prometheus, f'namespace="{namespace}", pod=~"{NAME}-.*"')
     finally:
         load.kill()
         load.wait()
 
 
-def _watch(service: Callable[[], Json], prometheus: str, which: str) -> None:
+def _watch(service: Callable[[], Json], prometheus: str, which: str) -> str:
     console, began, shown = Console(), time.monotonic(), ""
     while time.monotonic() - began < LONGEST_SECONDS:
         status = service().get("status", {})
@@ -62,11 +64,13 @@ def _watch(service: Callable[[], Json], prometheus: str, which: str) -> None:
             console.print(f"[{time.monotonic() - began:5.1f} s] {line}", markup=False, highlight=False)
             console.print(f"          {_figures(prometheus, which)}", markup=False, highlight=False)
             shown = line
-        if status.get("tuning", {}).get("experiment", {}).get("phase") == "Watching":
+        tried = status.get("tuning", {}).get("experiment", {})
+        if tried.get("phase") == "Watching":
             _recover(console, prometheus, which)
-            return
-        for tried in status.get("tuning", {}).get("past", ()):
-            raise NotHealedError(f"{tried['flag']} {tried['to']} ended as {tried['outcome']}: {tried['why']}")
+            kept = f"{tried['flag']} {tried['from']} -> {tried['to']} was kept: {tried['verdict']}"
+            return f"{kept}\n  plimsoll revert {NAME} would take it back"
+        for past in status.get("tuning", {}).get("past", ()):
+            return f"{past['flag']} stays {past['from']}; {past['to']} was {past['outcome']}: {past['why']}"
         time.sleep(POLL_SECONDS)
     raise NotHealedError(f"nothing was kept within {LONGEST_SECONDS:.0f} s: {shown}")
 
