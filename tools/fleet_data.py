@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,9 @@ def layouts(source: Path) -> str:
     return "\n".join(json.dumps(row, separators=(",", ":")) for row in compact if row) + "\n"
 
 
-def flag_table(source: Path) -> list[dict[str, Any]]:
+def compact_flags(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Names, types, choices and short defaults; deep defaults of nested configurations are left out."""
     keys = ("flags", "dest", "kind", "type", "nargs", "choices", "default")
-    table = json.loads(source.read_text())["flags"]
     rows = [{key: row[key] for key in keys} for row in table]
     return [row | {"default": None} if len(str(row["default"])) > LONG_DEFAULT else row for row in rows]
 
@@ -98,7 +98,10 @@ def gpus(source: Path) -> str:
 def main() -> None:
     source = Path(sys.argv[1])
     write("layouts.jsonl.gz", layouts(source))
-    tables = {path.parent.name: flag_table(path) for path in sorted(source.glob("engines/*/flags.json"))}
+    tables = {
+        path.parent.name: compact_flags(json.loads(path.read_text())["flags"])
+        for path in sorted(source.glob("engines/*/flags.json"))
+    }
     write("flags.json.gz", json.dumps(tables, separators=(",", ":")))
     write("refusals-0.32.0.jsonl.gz", (source / "engines/0.32.0/refusals.jsonl").read_text())
     write("metrics-0.32.txt.gz", (source / "vllm-metrics-0.32.txt").read_text())

@@ -1,14 +1,16 @@
-"""Pack the flags that real engines' parsers hold into ``facts/engine_flags.json``: ``python tools/read_flags.py DIR``.
+"""Pack the flags that real engines' parsers hold into ``facts/engine_flags.json``: ``python -m tools.read_flags``.
 
-DIR holds one folder a release with its ``flags.json`` (names, kind, type, choices as the parser has them). Only what
-checking a flag needs is kept: names, whether it takes a value, of which type, among which choices, and in which
-releases it was seen. A name that came later than its flag, or left before it, has releases of its own (``spelt``).
+The recordings are the tables of ``e2e/fleet/data/flags.json.gz``. Only what checking a flag needs is kept: names,
+whether it takes a value, of which type, among which choices, and in which releases it was seen. A name that came later
+than its flag, or left before it, has releases of its own (``spelt``).
 """
 
 import json
-import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from e2e.fleet.recordings import flag_tables
 
 TARGET = Path(__file__).parents[1] / "operator" / "plimsoll" / "facts" / "engine_flags.json"
 
@@ -17,26 +19,26 @@ REWRITTEN = ("-O",)
 
 
 def release(name: str) -> tuple[int, ...]:
-    """Sort key of a folder's name."""
+    """Sort key of a release's name."""
     return tuple(int(part) for part in name.split("."))
 
 
 def main() -> None:
     """Read every release and write the table."""
-    folders = sorted((path for path in Path(sys.argv[1]).iterdir() if (path / "flags.json").exists()), key=_by_release)
-    packed: dict[str, dict[str, Any]] = {}
-    for index, folder in enumerate(folders):
-        for flag in json.loads((folder / "flags.json").read_text(encoding="utf-8"))["flags"]:
+    TARGET.write_text(packed(flag_tables()), encoding="utf-8")
+
+
+def packed(tables: Mapping[str, list[dict[str, Any]]]) -> str:
+    """The table of all these releases, as the file has it."""
+    releases = sorted(tables, key=release)
+    found: dict[str, dict[str, Any]] = {}
+    for index, version in enumerate(releases):
+        for flag in tables[version]:
             if flag["kind"] != "positional":
-                _add(packed, flag, index)
-    rows = [_row(dest, packed[dest]) for dest in sorted(packed)]
+                _add(found, flag, index)
+    rows = [_row(dest, found[dest]) for dest in sorted(found)]
     lines = ",\n  ".join(json.dumps(row, separators=(",", ":")) for row in rows)
-    releases = json.dumps([folder.name for folder in folders])
-    TARGET.write_text(f'{{"releases": {releases},\n "flags": [\n  {lines}\n ]}}\n', encoding="utf-8")
-
-
-def _by_release(path: Path) -> tuple[int, ...]:
-    return release(path.name)
+    return f'{{"releases": {json.dumps(releases)},\n "flags": [\n  {lines}\n ]}}\n'
 
 
 def _add(packed: dict[str, dict[str, Any]], flag: dict[str, Any], index: int) -> None:
@@ -44,7 +46,7 @@ def _add(packed: dict[str, dict[str, Any]], flag: dict[str, Any], index: int) ->
         flag["dest"], {"names": {}, "switch": flag["nargs"] == 0, "type": None, "seen": [], "choices": []}
     )
     entry["seen"].append(index)
-    for name in (*flag["flags"], *_negative(flag)):
+    for name in flag["flags"]:
         seen = entry["names"].setdefault(name, [])
         if index not in seen:
             seen.append(index)
@@ -60,11 +62,6 @@ def _row(dest: str, entry: dict[str, Any]) -> dict[str, Any]:
     ordered = sorted(names, key=lambda name: (not name.startswith("--"), name.startswith("--no-"), names[name][0]))
     spelt = {name: names[name] for name in ordered if names[name] != entry["seen"] and name not in REWRITTEN}
     return {"dest": dest, **entry, "names": ordered, **({"spelt": spelt} if spelt else {})}
-
-
-def _negative(flag: dict[str, Any]) -> list[str]:
-    found = flag["negative"]
-    return [] if not found else found if isinstance(found, list) else [found]
 
 
 if __name__ == "__main__":

@@ -114,7 +114,8 @@ def whole(folder: Path) -> bool:
     except (OSError, ValueError):
         return False
     recorded = list(_records(folder))
-    return len(recorded) == ready.get("packages") and all(_intact(record) for record in recorded)
+    scripts = _site_packages(folder).exists()  # below a bare target folder they are not where the record says
+    return len(recorded) == ready.get("packages") and all(_intact(record, scripts=scripts) for record in recorded)
 
 
 def machine_obstacle() -> str | None:
@@ -201,9 +202,10 @@ def _records(folder: Path) -> Iterator[Path]:
     yield from sorted((packages if packages.exists() else folder).glob("*.dist-info/RECORD"))
 
 
-def _intact(record: Path) -> bool:
+def _intact(record: Path, *, scripts: bool) -> bool:
     """Whether the files of one package have the recorded sizes (rows without a size are made on the spot)."""
     root = record.parents[1]
     with record.open(newline="") as rows:
-        sized = [(root / name, int(size)) for name, _, size in csv.reader(rows) if size]
+        listed = [(name, int(size)) for name, _, size in csv.reader(rows) if size]
+    sized = [(root / name, size) for name, size in listed if scripts or not name.startswith("..")]
     return all(path.exists() and path.stat().st_size == size for path, size in sized)

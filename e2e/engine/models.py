@@ -41,6 +41,13 @@ _DELTA: Final = {
 }  # fmt: skip
 
 
+_MAMBA2: Final = {
+    "mamba_n_heads": 8, "mamba_d_head": 32, "mamba_n_groups": 1, "mamba_d_state": 16, "mamba_d_conv": 4,
+    "mamba_expand": 2, "mamba_chunk_size": 64,
+}  # fmt: skip
+_PURE: Final = {"state_size": 16, "conv_kernel": 4, "expand": 2, "layer_norm_epsilon": 1e-5}
+
+
 def _model(architecture: str, model_type: str, layers: int, **changes: object) -> dict[str, Any]:
     named = {"architectures": [architecture], "model_type": model_type, "num_hidden_layers": layers}
     return {**_BASE, **named, **changes}
@@ -102,12 +109,32 @@ MODELS: Final[Mapping[str, dict[str, Any]]] = {
         expert_layer_offset=1, num_experts=4, num_experts_per_tok=2, mamba_d_state=16, mamba_d_conv=4, mamba_expand=2,
         mamba_dt_rank=8, use_mamba_kernels=False,
     ),
+    "falcon-h1": _model(
+        "FalconH1ForCausalLM", "falcon_h1", 3, **_MAMBA2, mamba_d_ssm=256, mlp_multipliers=[1.0] * 2,
+        ssm_multipliers=[1.0] * 5,
+    ),
+    "nemotron-h": _model(
+        "NemotronHForCausalLM", "nemotron_h", 6, hybrid_override_pattern="M-M*M-", mamba_num_heads=8, mamba_head_dim=32,
+        ssm_state_size=16, n_groups=1, conv_kernel=4, chunk_size=64, expand=2, layer_norm_epsilon=1e-5,
+        mamba_hidden_act="silu", mlp_hidden_act="relu2",
+    ),
+    "granite-hybrid": _model(
+        "GraniteMoeHybridForCausalLM", "granitemoehybrid", 4, **_MAMBA2, num_local_experts=0, num_experts_per_tok=0,
+        layer_types=["mamba", "mamba", "attention", "mamba"], shared_intermediate_size=256,
+    ),
+    "lfm2": _model(
+        "Lfm2ForCausalLM", "lfm2", 4, layer_types=["conv", "conv", "full_attention", "conv"], conv_L_cache=3,
+        norm_eps=1e-5, block_auto_adjust_ff_dim=False, block_dim=128, block_ff_dim=256, conv_dim=128, conv_dim_out=128,
+        rope_parameters={"rope_type": "default", "rope_theta": 1e6},
+    ),
+    "mamba": _model("MambaForCausalLM", "mamba", 3, **_PURE, time_step_rank=8),
+    "mamba2": _model("Mamba2ForCausalLM", "mamba2", 3, **_PURE, num_heads=8, head_dim=32, n_groups=1, chunk_size=64),
 }  # fmt: skip
 
 
-def write(folder: Path) -> None:
+def write(folder: Path, models: Mapping[str, Mapping[str, Any]] = MODELS) -> None:
     """A folder for each model below `folder`."""
-    for name, config in MODELS.items():
+    for name, config in models.items():
         target = folder / name
         target.mkdir(parents=True, exist_ok=True)
         _json(target / "config.json", config)

@@ -93,6 +93,12 @@ KV_TOKENS_OBSERVED = Gauge(
     _SERVICE,
     registry=REGISTRY,
 )
+STEP_TIME_RATIO = Gauge(
+    "plimsoll_service_step_time_ratio",
+    "Decode steps over those that were predicted, where they could be measured",
+    _SERVICE,
+    registry=REGISTRY,
+)
 LATENCY_RATIO = Gauge(
     "plimsoll_service_latency_ratio",
     "A latency of spec.slo over its target: above 1 it is missed",
@@ -112,7 +118,7 @@ LOAD_COUNTED = Gauge(
     [*_SERVICE, "figure"],
     registry=REGISTRY,
 )
-_OBSERVED = (METRICS_COMPLETE, KV_USE, KV_TOKENS_PLANNED, KV_TOKENS_OBSERVED)
+_OBSERVED = (METRICS_COMPLETE, KV_USE, KV_TOKENS_PLANNED, KV_TOKENS_OBSERVED, STEP_TIME_RATIO)
 
 
 def show(gauge: Gauge, namespace: str, service: str, value: float | None, *more: str) -> None:

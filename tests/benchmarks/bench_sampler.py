@@ -12,7 +12,7 @@ from plimsoll.adapters.ports import PODS, SERVICES
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.observer import Observer
-from plimsoll.control.pools import Pools
+from plimsoll.control.pools import Pools, Speeds
 from plimsoll.control.sampler import Asking, Sampler
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core import rollout
@@ -84,7 +84,7 @@ async def _measure(services: int) -> tuple[int, float, float]:
     plan = plan_service(request.spec, 1, bundled_config("Qwen/Qwen3-8B"))
     assert isinstance(plan, Plan)
     revision = rollout.render(request, plan, 1)
-    observer = Observer(sampler, Pools([]))
+    observer = Observer(sampler, Pools([]), Speeds([]))
     await sampler.tick(source)
     source.asked, began = 0, time.process_time()
     await sampler.tick(source)

@@ -95,6 +95,12 @@ class Typical(APIModel):
     )
     output_tokens: Count | None = Field(default=None, description="Tokens of its output.")
     shared_tokens: Count | None = Field(default=None, description="Tokens of its prompt that others share.")
+    steps_ms: tuple[Annotated[float, Field(ge=0)], ...] | None = Field(
+        default=None,
+        description="Predicted steps of 1, 2, 4, 8 … such requests, without prompts, in milliseconds.",
+        max_length=24,
+        strict=False,
+    )
 
 
 class MemoryItem(APIModel):
@@ -172,6 +178,10 @@ class Plan(APIModel):
     )
     choice: Choice | None = Field(default=None, description="The configuration chosen. Absent: none is feasible.")
     kv: KVBudget | None = Field(default=None, description="The KV cache of one engine.")
+    step_key: Word | None = Field(default=None, description="What decides how long its steps take, as a hash.")
+    step_factor: Annotated[float, Field(gt=0)] | None = Field(
+        default=None, description="Decode steps over those predicted, as was counted with. Absent: as predicted."
+    )
     pool_key: Word | None = Field(
         default=None,
         description="What decides the size of that cache, as a hash.",
@@ -208,6 +218,13 @@ class ObservedPool(APIModel):
     num_blocks: Count = Field(description="Blocks of one engine.")
 
 
+class ObservedStepTimes(APIModel):
+    """What pods of one plan teach about the time of their steps."""
+
+    key: Word = Field(description="Model, GPU, parallelism, engine version and data types, as a hash.")
+    factor: Annotated[float, Field(gt=0)] = Field(description="Decode steps over those predicted, in steps of 0.05.")
+
+
 class Observed(APIModel):
     """What the running fleet shows. Absent figures are unknown, never 0."""
 
@@ -230,6 +247,9 @@ class Observed(APIModel):
     pool: ObservedPool | None = Field(
         default=None, description="The KV cache that all engines of the running plan report: later plans start from it."
     )
+    step_times: ObservedStepTimes | None = Field(
+        default=None, description="How long decode steps take where that could be measured: later plans count with it."
+    )
 
 
 class LoadFigure(APIModel):
@@ -240,7 +260,7 @@ class LoadFigure(APIModel):
         default=None, description="The most that a day of the last week has shown; of prefix hits the fewest."
     )
     counts: Annotated[float, Field(ge=0)] | None = Field(
-        default=None, description="What the next plan and the autoscaler count with. Absent: the planner's default."
+        default=None, description="What the next plan and the autoscaler count with. Absent: it is not counted."
     )
 
 
@@ -347,7 +367,9 @@ class Experiment(APIModel):
     since: Time = Field(description="When the phase began.")
     gate: Word | None = Field(default=None, description="What the quality gate found, once it has passed.")
     verdict: Word | None = Field(default=None, description="Why it was kept, or is taken back.")
-    late_before: Word | None = Field(default=None, description="yes: a latency target was missed when it began.")
+    late_before: Word | None = Field(
+        default=None, description="yes: a latency target was missed with the old flags already."
+    )
 
 
 class PastExperiment(APIModel):

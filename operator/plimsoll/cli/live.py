@@ -130,6 +130,8 @@ def _observed_rows(told: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
     yield "KV tokens needed", _figure(seen.get("demandTokens"))
     if (use := seen.get("kvUsePercent")) is not None:
         yield "KV cache in use", f"{use} %"
+    if (factor := _part(seen, "stepTimes").get("factor")) is not None:
+        yield "time of a step", f"{factor:g} of what was predicted"
     yield "bottleneck", told["bottleneck"]
     if finding := FINDINGS.get(told["bottleneck"]):
         yield "", finding.meaning
@@ -146,7 +148,7 @@ def _load_rows(load: Object) -> Iterator[tuple[str, ...]]:
     for key, name in _LOAD.items():
         if row := _part(figures, key):
             said = (f"{word} {row[word]:,}" if word in row else "" for word in ("declared", "observed"))
-            counts = f"counts {row['counts']:,}" if "counts" in row else "the planner's default counts"
+            counts = f"counts {row['counts']:,}" if "counts" in row else "not counted"
             yield name, f"{', '.join(filter(None, said))}: {counts}"
     for day in _entries(load, "days"):
         yield str(day.get("date")), f"{_figure(day.get('requests'))} requests at least, watched {day.get('hours')} h"

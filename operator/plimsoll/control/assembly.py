@@ -28,7 +28,7 @@ from plimsoll.control.loop import Loop
 from plimsoll.control.observer import Observer
 from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
-from plimsoll.control.pools import Pools
+from plimsoll.control.pools import Pools, Speeds
 from plimsoll.control.postmortem import Postmortem
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
@@ -112,12 +112,14 @@ class Operator:
             cluster, cache, queue, sweep, settings.namespaces, settings.discovery_seconds, settings.optional_kinds
         )
         sweep.optional = optional.usable
-        pools = Pools(settings.teaching_images)
-        planner = Planner(cluster, settings.namespace, clock.monotonic, outside.inventory, outside.policy, pools.of)
+        pools, speeds = Pools(settings.teaching_images), Speeds(settings.teaching_images)
+        planner = Planner(
+            cluster, settings.namespace, clock.monotonic, outside.inventory, outside.policy, pools.of, speeds.of
+        )
         events = EventWriter(fenced, clock, all_entries=settings.ledger_events == "all")
         reporter = Reporter(fenced, cache, clock, events, lease)
         sampler = Sampler(outside.metrics, cache, queue, clock.monotonic, _asking(settings))
-        observer, blind = Observer(sampler, pools), not sampler.configured
+        observer, blind = Observer(sampler, pools, speeds), not sampler.configured
         traffic = TrafficWatch(sampler, clock.wall_seconds)
         activations = Activations(
             outside.activation,

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from plimsoll import metrics
 from plimsoll.control.cache import Key
-from plimsoll.control.pools import Pools
+from plimsoll.control.pools import Pools, Speeds
 from plimsoll.control.sampler import Sampler
-from plimsoll.core import availability, latencies, observed, pools
+from plimsoll.core import availability, latencies, observed, pools, speed
 from plimsoll.core.diagnose import Finding, diagnose
 from plimsoll.core.evidence import Case
 from plimsoll.core.latencies import Targets
@@ -20,6 +20,7 @@ from plimsoll.core.replica import capacity_of
 from plimsoll.core.request import Request
 from plimsoll.core.sampling import Sampling
 from plimsoll.core.signals import FleetView, Signal
+from plimsoll.core.speed import Clock
 from plimsoll.core.steady import Steady, Verdict
 
 _SPECULATION: Final = "--speculative-config"
@@ -34,19 +35,22 @@ class _Memory:
     figures: Figures = field(default_factory=Figures)
     prediction: Steady[Verdict] = field(default_factory=Steady)
     pool: Pool | None = None
+    clock: Clock = field(default_factory=Clock)
 
 
 class Observer:
     """What is said of every service. It forgets with the process; the status keeps what was said last."""
 
-    def __init__(self, sampler: Sampler, known: Pools) -> None:
+    def __init__(self, sampler: Sampler, known: Pools, speeds: Speeds) -> None:
         self._sampler = sampler
         self._pools = known
+        self._speeds = speeds
         self._memories: dict[Key, _Memory] = {}
 
     def forget(self, key: Key) -> None:
         """The service is gone."""
         self._pools.forget(key)
+        self._speeds.forget(key)
         if (memory := self._memories.pop(key, None)) and memory.finding.said:
             metrics.show(metrics.FINDING, *key, None, memory.finding.said.word)
 
@@ -71,29 +75,38 @@ class Observer:
             said = availability.without_prometheus()
             return Observed(said, replace(said, message="without Prometheus no latency is known"))
         found, look = self._sampler.newest, self._sampler.look(key)
-        memory = self._memories.get(key) or _Memory(pool=pools.told(before or {}))
+        memory = self._memories.get(key) or _Memory(pool=pools.told(before or {}), clock=speed.begin(before or {}))
         if revision is None:
             return Observed()
         if found is not None and look is not None and found.tick != memory.tick:
             case = self._case(request, revision, look.view)
             earlier, memory = memory, _after(memory, found, case, key.namespace)
-            memory = _with_pool(memory, look.view, revision.plan) if settled else memory
+            memory = self._taught(memory, look.view, revision.plan, found.at_seconds) if settled else memory
             self._memories[key] = memory
             _show(key, revision, case, memory)
             _show_finding(key, earlier.finding.said, memory.finding.said)
         mine = memory.pool if memory.pool and memory.pool.key == revision.plan.get("poolKey") else None
-        self._pools.note(key, request.spec.model.id, image_of(revision.template), mine)
+        timed = memory.clock.said if memory.clock.key == revision.plan.get("stepKey") else None
+        model, image = request.spec.model.id, image_of(revision.template)
+        self._pools.note(key, model, image, mine)
+        self._speeds.note(key, model, image, timed)
         return Observed(
             memory.available.said,
             memory.slo.said,
             memory.prediction.said,
             mine,
+            timed,
             memory.finding.said,
             memory.figures,
         )
 
+    def _taught(self, memory: _Memory, view: FleetView, plan: Mapping[str, Any], at_seconds: float) -> _Memory:
+        window = self._sampler.windows.latency_seconds
+        clock = speed.after(memory.clock, view, plan, at_seconds, window)
+        return replace(_with_pool(memory, view, plan), clock=clock)
+
     def _case(self, request: Request, revision: Revision, view: FleetView) -> Case:
-        capacity = capacity_of(revision.plan, request.spec, view, request.load)
+        capacity = capacity_of(revision.plan, request.spec, view, request.load, request.step_factor)
         targets = Targets(
             capacity.ttft_seconds,
             capacity.itl_seconds,
@@ -138,6 +151,7 @@ def _show(key: Key, revision: Revision, case: Case, memory: _Memory) -> None:
     metrics.show(metrics.METRICS_COMPLETE, *key, whole)
     metrics.show(metrics.KV_USE, *key, view.mean(Signal.USAGE).value)
     metrics.show(metrics.KV_TOKENS_PLANNED, *key, float(revision.plan["kv"]["tokens"]))
+    metrics.show(metrics.STEP_TIME_RATIO, *key, memory.clock.said.factor if memory.clock.said else None)
     metrics.show(metrics.KV_TOKENS_OBSERVED, *key, view.mean(Signal.POOL_TOKENS).value)
     for name, latency in zip(metrics.LATENCIES, case.latencies, strict=True):
         metrics.show(metrics.LATENCY_RATIO, *key, latency.ratio if latency else None, name)

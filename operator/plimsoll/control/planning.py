@@ -56,6 +56,8 @@ class Planner:
     policy: PodPolicy = field(default_factory=PodPolicy)
     pools: Callable[[str], Mapping[str, int]] = lambda _model: {}
     """KV blocks that running engines of a model report, by what decides them."""
+    speeds: Callable[[str], Mapping[str, float]] = lambda _model: {}
+    """Step times over those predicted, of running engines of a model, by what decides them."""
     _inventory: Inventory = field(default_factory=Inventory)
     _plans: OrderedDict[str, Outcome] = field(default_factory=OrderedDict)
     _catalogue: Files = field(default_factory=dict)
@@ -78,7 +80,8 @@ class Planner:
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas, request.spec.tuning.model_dump())
         self._forget_plans_of_another_inventory()
         known = self._known(request, claims)
-        learned = (to_dict(correction), sorted(known.pools.items()), request.load.to_dict())
+        pods = (sorted(known.pools.items()), sorted(known.speeds.items()))
+        learned = (to_dict(correction), *pods, request.load.to_dict())
         key = digest([request.fingerprint, *bounds, *seen, claims, *learned])
         if key not in self._plans:
             self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, known, correction)
@@ -99,8 +102,15 @@ class Planner:
 
     def _known(self, request: Request, claims: Claims) -> Inventory:
         """What a plan of this request may count on beside the request."""
-        pools = self.pools(request.spec.model.id)
-        return replace(self._inventory, policy=self.policy, claims=claims, pools=pools, load=request.load)
+        model = request.spec.model.id
+        return replace(
+            self._inventory,
+            policy=self.policy,
+            claims=claims,
+            pools=self.pools(model),
+            speeds=self.speeds(model) if request.speeds is None else request.speeds,
+            load=request.load,
+        )
 
     def _forget_plans_of_another_inventory(self) -> None:
         """Another price or budget is a reason to plan anew; running plans stay until somebody accepts what it says."""

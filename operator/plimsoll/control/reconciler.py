@@ -28,7 +28,7 @@ from plimsoll.control.report import Reporter
 from plimsoll.control.scaler import Fleet, Scaler
 from plimsoll.control.survey import Survey
 from plimsoll.control.traffic import TrafficWatch
-from plimsoll.core import hindrance, hold, learn, observe, replan, rollout
+from plimsoll.core import hindrance, hold, learn, observe, replan, rollout, speed
 from plimsoll.core.conditions import Facts, Problem
 from plimsoll.core.handover import Handover
 from plimsoll.core.hindrance import View
@@ -48,7 +48,7 @@ from plimsoll.core.rollout import Target
 from plimsoll.core.sizing import Size
 from plimsoll.core.stable_text import stable
 from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
-from plimsoll.core.tuned import as_planned, with_load_of
+from plimsoll.core.tuned import as_planned, with_lessons
 
 LEAVING_RECHECK_SECONDS: Final = 1.0
 FIRST_LOOK_SECONDS: Final = 1.0
@@ -132,9 +132,10 @@ class Reconciler:
         kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
         request, load = self.traffic.look(key, request, (service.get("status") or {}).get("load") or {})
         request = await self.experiments.tuned(service, request.lasting(restarted(kept)), kept)
-        request = with_load_of(request, kept)
+        request = with_lessons(request, kept)
         seen = await self._with_events(request, await self._gather(key, request, kept))
-        target = seen.target
+        target, told = seen.target, (service.get("status") or {}).get("observed") or {}
+        request = replace(request, step_factor=speed.told(told, target.revision.plan if target.revision else {}))
         size = await self._size(key, service, request, seen)
         wanted = size.replicas
         policy = await self._policy(request, seen)
@@ -146,7 +147,6 @@ class Reconciler:
         if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, now, size, step, applied, policy)
-        told = (service.get("status") or {}).get("observed") or {}
         settled = target.revision is not None and now.fleets.settled(target.revision)
         observed = self.observer.observe(key, request, target.revision, told, settled=settled)
         observed = replace(observed, load=load)

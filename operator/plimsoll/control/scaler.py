@@ -219,8 +219,9 @@ class Scaler:
         """What demand and limits say of the count; demand is asked once for each look."""
         look = self.looks.look(fleet.key)
         view = look.view if look else _NOTHING_SEEN
+        plan, request = fleet.revision.plan, fleet.request
         capacity, starts = (
-            capacity_of(fleet.revision.plan, fleet.request.spec, view, fleet.request.load),
+            capacity_of(plan, request.spec, view, request.load, request.step_factor),
             start_seconds(fleet.pods),
         )
         capacity = capacity if starts is None else replace(capacity, load_seconds=starts)

@@ -20,7 +20,13 @@ _TUNING: Final = ("Keeping", "Reverting")
 
 def noted(before: Status, after: Status, spec: Mapping[str, Any]) -> tuple[Entry, ...]:
     """What is new between two statuses of one service, whose ``spec`` this is."""
-    return (*_plans(before, after, spec), *_refusals(before, after, spec), *_corrections(before, after))
+    return (
+        *_plans(before, after, spec),
+        *_refusals(before, after, spec),
+        *_corrections(before, after),
+        *_steps(before, after),
+        *_loads(before, after),
+    )
 
 
 def _plans(before: Status, after: Status, spec: Mapping[str, Any]) -> Iterator[Entry]:
@@ -82,6 +88,35 @@ def _corrections(before: Status, after: Status) -> Iterator[Entry]:
     item = _found_at_start(after)
     if item and item != _found_at_start(before):
         yield Entry(CORRECTION, "EngineFigures", str(item.get("from")), after=f"{item.get('bytes')} bytes less")
+
+
+def _steps(before: Status, after: Status) -> Iterator[Entry]:
+    """Pods teach how long a step takes."""
+    was, now = (_part(_part(each, "observed"), "stepTimes") for each in (before, after))
+    if now and now != was:
+        text = f"decode steps take {now['factor']:g} of the predicted time; later plans of the same key count with it"
+        known = was.get("factor", 1) if was.get("key", now["key"]) == now["key"] else 1
+        yield Entry(CORRECTION, "StepTimesObserved", text, _text(known), _text(now["factor"]), {"key": str(now["key"])})
+
+
+def _loads(before: Status, after: Status) -> Iterator[Entry]:
+    """Another figure of the load counts than did before; one that nothing was observed of is as it was declared."""
+    was, now = (_part(_part(each, "load"), "figures") for each in (before, after))
+    for figure in sorted({*was, *now}):
+        old, new = _part(was, figure), _part(now, figure)
+        counted, counts = old.get("counts", new.get("declared")), new.get("counts", old.get("declared"))
+        if counted == counts:
+            continue
+        text = "days of traffic have shown it" if new else "what was observed of it is too long ago"
+        told = {key: str(new[key]) for key in ("declared", "observed") if key in new}
+        yield Entry(
+            CORRECTION,
+            "LoadObserved",
+            f"{figure}: {text}; the next plan and the autoscaler count with it",
+            _text(counted),
+            _text(counts),
+            told,
+        )
 
 
 def _found_at_start(status: Status) -> Mapping[str, Any]:

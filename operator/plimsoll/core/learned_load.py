@@ -1,4 +1,4 @@
-"""What load counts: the declared one, or what the engines have shown for long enough. Pure; why: docs/adr/0045.
+"""What load counts: the declared one, or what the engines have shown for long enough. Pure; why: docs/adr/0048.
 
 A declared figure is a floor. More than it counts once two of the last days have shown it; less only when all of the
 last days have, five whole ones at least. Of prefix hits, which save work, it is the other way round.
@@ -126,7 +126,7 @@ def _prompt(load: LoadSpec, learned: float | None) -> float:
 def _row(declared: float | None, observed: float | None, learned: float | None) -> dict[str, float]:
     counts = declared if learned is None else learned
     found = {"declared": declared, "observed": observed, "counts": counts}
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: int(value) if value == int(value) else value for key, value in found.items() if value is not None}
 
 
 def _tokens(value: float | None) -> int | None:

@@ -10,6 +10,7 @@ from plimsoll.core.demand import ReplicaCapacity, demand
 from plimsoll.core.diagnose import Finding
 from plimsoll.core.pools import Pool
 from plimsoll.core.signals import FleetView, Signal
+from plimsoll.core.speed import Speed
 from plimsoll.core.steady import Verdict, close
 
 EVIDENCE_LIMIT: Final = 600
@@ -46,6 +47,8 @@ class Observed:
     prediction: Verdict | None = None
     pool: Pool | None = None
     """What the fleet teaches about its KV cache."""
+    speed: Speed | None = None
+    """What the fleet teaches about its step times."""
     finding: Finding | None = None
     figures: Figures = field(default_factory=Figures)
     load: Mapping[str, Any] | None = None
@@ -78,6 +81,7 @@ class Observed:
             "kvTokensPerPod": self.figures.kv_tokens_per_pod,
             "demandTokens": self.figures.demand_tokens,
             "pool": {"key": self.pool.key, "numBlocks": self.pool.num_blocks} if self.pool else None,
+            "stepTimes": {"key": self.speed.key, "factor": self.speed.factor} if self.speed else None,
         }
         return {key: value for key, value in told.items() if value is not None}
 

@@ -43,11 +43,11 @@ class Pool:
 def key_of(start: EngineStart) -> str:
     """The key of a start. The context is no part of it: it decides what fits into the pool, not the pool."""
     options = replace(start.options, max_model_len=None)
-    return digest([_mark(start.facts), repr(options), sorted(asdict(start.flags).items())])
+    return digest([mark(start.facts), repr(options), sorted(asdict(start.flags).items())])
 
 
 @lru_cache(maxsize=256)
-def _mark(facts: ModelFacts) -> str:
+def mark(facts: ModelFacts) -> str:
     """A model's facts in short; a plan looks at many starts of one model."""
     return digest(repr(facts))
 

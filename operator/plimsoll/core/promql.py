@@ -60,12 +60,17 @@ def queries(windows: Windows, matchers: Mapping[str, str], percentiles: Iterable
         Signal.REJECTED: ask.rate(names.REJECTIONS, "reason"),
     }
     gauges = {Signal.USAGE: names.KV_USE, Signal.RUNNING: names.RUNNING, Signal.WAITING: names.WAITING}
+    means = {
+        Signal.HIT_RATIO: ask.ratio(names.PREFIX_HITS, names.PREFIX_QUERIES),
+        Signal.ITL_MEAN: ask.ratio(names.part_of(names.ITL, "sum"), names.part_of(names.ITL, "count")),
+        Signal.RUNNING_MEAN: ask.mean(names.RUNNING),
+    }
     itl = {Signal.ITL: names.ITL, Signal.TPOT: names.TIME_PER_TOKEN}
     return {
         NOW: _either(_tagged(signal, ask.now(metric)) for signal, metric in gauges.items()),
         PEAK: _tagged(Signal.USAGE_PEAK, ask.peak(names.KV_USE)),
         RATES: _either(_tagged(signal, expression) for signal, expression in rates.items()),
-        PREFIX: _tagged(Signal.HIT_RATIO, ask.ratio(names.PREFIX_HITS, names.PREFIX_QUERIES)),
+        PREFIX: _either(_tagged(signal, expression) for signal, expression in means.items()),
         TTFT: _either(ask.quantile(Signal.TTFT, names.TTFT, p) for p in wanted),
         ITL: _either(ask.quantile(signal, metric, p) for signal, metric in itl.items() for p in wanted),
         POOL: f"max by ({BY}, {', '.join(POOL_LABELS.values())}) ({ask.series(names.CACHE_CONFIG)})",
@@ -101,6 +106,9 @@ class _Ask:
 
     def peak(self, metric: EngineMetric) -> str:
         return f"max by ({BY}) ({self._over('max_over_time', metric.names, self.rate_window)})"
+
+    def mean(self, metric: EngineMetric) -> str:
+        return f"max by ({BY}) ({self._over('avg_over_time', metric.names, self.latency_window)})"
 
     def rate(self, metric: EngineMetric, inner: str = "", window: str = "") -> str:
         """``inner``: a label whose values are added up, each of them counted once."""

@@ -19,14 +19,18 @@ def capacity_of(
     spec: VLLMServiceSpec,
     view: FleetView | None = None,
     learned: LearnedLoad = NOTHING_LEARNED,
+    step_factor: float | None = None,
 ) -> ReplicaCapacity:
     """The capacity of a replica of a kept plan (``status.plan``).
 
     Pools are those that the engines report once they do; before that, and for plans kept by older releases, the
     planned ones. Without a load in the spec, a request is at least as large as those that run now. ``learned`` lengths
-    count in place of those the plan was made for.
+    count in place of those the plan was made for, and so does ``step_factor``, what decode steps take over what was
+    predicted: prompts take longer with it, and not less (``core/plan/serving.py``).
     """
     kv, typical = plan["kv"], plan.get("typical") or {}
+    then = float(plan.get("stepFactor") or 1.0)
+    now = then if step_factor is None else step_factor
     planned = _planned_for(typical, spec)
     traffic = _traffic(typical, planned, spec, learned)
     engines = max(1, int(plan["choice"].get("enginesPerReplica", 1)))
@@ -41,8 +45,8 @@ def capacity_of(
         prompt_tokens=float(traffic.prompt_tokens),
         max_num_seqs=engines * _sequences(plan["choice"].get("args", ())),
         load_seconds=float((plan.get("startup") or {}).get("seconds") or 0),
-        prefill_seconds_per_token=(typical.get("prefillMsPerToken") or 0.0) / 1e3,
-        decode_step_seconds=(typical.get("decodeStepMs") or 0.0) / 1e3,
+        prefill_seconds_per_token=max(1.0, now) / max(1.0, then) * (typical.get("prefillMsPerToken") or 0.0) / 1e3,
+        decode_step_seconds=now / then * (typical.get("decodeStepMs") or 0.0) / 1e3,
         ttft_seconds=traffic.ttft_seconds,
         itl_seconds=traffic.itl_seconds,
         percentile=traffic.percentile / 100,

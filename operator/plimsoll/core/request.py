@@ -42,6 +42,10 @@ class Request:
     """What a person says of an experiment: the annotation as it stands."""
     load: LearnedLoad = NOTHING_LEARNED
     """What the service's traffic has shown; no part of the fingerprint, so nothing is planned anew for it alone."""
+    step_factor: float | None = None
+    """Step times of its own pods over those predicted; None: not known."""
+    speeds: Mapping[str, float] | None = None
+    """Step times by what decides them, in place of those that pods teach now (``core/speed.py``)."""
 
     @property
     def own_engine(self) -> EngineSpec:

@@ -29,6 +29,8 @@ class Signal(StrEnum):
     TTFT = "time to first token"
     ITL = "inter-token latency"
     TPOT = "time per output token"
+    ITL_MEAN = "mean inter-token latency"
+    RUNNING_MEAN = "running requests, mean of the latencies' window"
     NUM_BLOCKS = "blocks of the pool"
     BLOCK_TOKENS = "tokens of a block"
     POOL_TOKENS = "tokens of the pool"

@@ -63,9 +63,10 @@ def without_flags(request: Request) -> Request:
     return replace(request, spec=spec, fingerprint=fingerprint, tuned={})
 
 
-def with_load_of(request: Request, kept: Iterable[Revision]) -> Request:
-    """The request with the load that its plan counts with: what was learned meanwhile, unless all that is new is a flag
-    that an experiment has found. That changes one thing, and brings nothing else to pods that nobody asked to restart.
+def with_lessons(request: Request, kept: Iterable[Revision]) -> Request:
+    """The request with the load and step times that its plan counts with: what was learned meanwhile, unless all that
+    is new is a flag that an experiment has found. That changes one thing, and brings nothing else to pods that nobody
+    asked to restart.
     """
     running = current(kept)
     if running is None or running.fingerprint == request.fingerprint:
@@ -75,8 +76,10 @@ def with_load_of(request: Request, kept: Iterable[Revision]) -> Request:
 
 
 def as_planned(request: Request, revision: Revision) -> Request:
-    """The request with the load that a kept plan was made for."""
-    return replace(request, load=LearnedLoad.from_dict(revision.load))
+    """The request with the load and the step times that a kept plan was made with."""
+    key, factor = revision.plan.get("stepKey"), revision.plan.get("stepFactor")
+    speeds = {str(key): float(factor)} if key and factor else {}
+    return replace(request, load=LearnedLoad.from_dict(revision.load), speeds=speeds)
 
 
 def pinned(request: Request, flag: str) -> bool:

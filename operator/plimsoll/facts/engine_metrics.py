@@ -40,6 +40,12 @@ REQUEST: Final = EngineMetric(("vllm:e2e_request_latency_seconds",))
 CACHE_CONFIG: Final = EngineMetric(("vllm:cache_config_info",))
 """Always 1; what it says stands in its labels."""
 
+
+def part_of(histogram: EngineMetric, part: str) -> EngineMetric:
+    """A histogram's ``sum`` or ``count``."""
+    return EngineMetric(tuple(f"{name}_{part}" for name in histogram.names), histogram.first)
+
+
 METRICS: Final[Mapping[str, EngineMetric]] = {
     name: value for name, value in tuple(globals().items()) if isinstance(value, EngineMetric)
 }

@@ -233,6 +233,8 @@ def test_a_decision_that_comes_out_otherwise_is_said(tmp_path: Path) -> None:
     [
         ("no JSON at all\n\x00\x01", [], "no entry of the ledger"),
         ("a: {b: [", [], "no entry of the ledger"),
+        pytest.param("ledger " + "{" * 50_000, [], "no entry of the ledger", id="deep YAML"),
+        pytest.param('ledger {"a":' + "[" * 50_000, [], "no entry of the ledger", id="deep JSON"),
         (ledger_line("llm/docs"), ["other"], "it has llm/docs"),
         (None, [], "No such file"),
     ],
@@ -290,3 +292,20 @@ def test_history_of_a_live_service_joins_what_it_still_knows(tmp_path: Path) -> 
     assert alone.exit_code == 0
     assert "plans are left out" in alone.stderr
     assert "quicker" in alone.stdout
+
+
+def test_load_and_step_times_are_told_beside_what_was_declared(tmp_path: Path) -> None:
+    figures = {"concurrency": {"declared": 8, "observed": 40, "counts": 38}, "promptTokens": {"observed": 4100}}
+    days = [{"date": "2026-11-29", "requests": 10_000, "hours": 21, "promptTokens": 4100}]
+    observed = {"bottleneck": "Idle", "stepTimes": {"key": "k", "factor": 1.2}}
+    obj = live(tmp_path, READY, observed=observed, load={"figures": figures, "days": days})
+    shown = explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs").stdout
+    for words in (
+        "declared 8, observed 40: counts 38",
+        "observed 4,100: not counted",
+        "10,000 requests at least, watched 21 h",
+        "1.2 of what was predicted",
+    ):
+        assert words in shown
+    told = json.loads(explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs", "-o", "json").stdout)
+    assert told["load"]["figures"] == figures

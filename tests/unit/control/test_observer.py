@@ -2,22 +2,24 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from plimsoll import metrics
 from plimsoll.adapters.ports import PODS, SERVICES
-from plimsoll.api import names
+from plimsoll.api import findings, names
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.observer import Observer
-from plimsoll.control.pools import Pools
+from plimsoll.control.pools import Pools, Speeds
 from plimsoll.control.sampler import Asking, Sampler
 from plimsoll.control.workqueue import WorkQueue
 from plimsoll.core import rollout
+from plimsoll.core.diagnose import Finding
 from plimsoll.core.manifests.image import DEFAULT_IMAGE
 from plimsoll.core.manifests.revision import Revision
-from plimsoll.core.observed import Observed
+from plimsoll.core.observed import NOTHING_OBSERVED, Observed
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan
@@ -76,7 +78,8 @@ class World:
         self.cache = Cache()
         queue: WorkQueue[Key] = WorkQueue(lambda: self.now)
         self.sampler = Sampler(self, self.cache, queue, lambda: self.now, Asking())
-        self.observer = Observer(self.sampler, Pools([DEFAULT_IMAGE]))
+        self.speeds, self.blocks = Speeds([DEFAULT_IMAGE]), 0
+        self.observer = Observer(self.sampler, Pools([DEFAULT_IMAGE]), self.speeds)
         self.cache.put(SERVICES, SERVICE)
         for name in ("a", "b"):
             self.cache.put(PODS, pod(name))
@@ -89,6 +92,8 @@ class World:
             tags, values = [{}], [5.0]
         elif "up{" in text:
             tags, values = [{}], [1.0]
+        elif "num_gpu_blocks" in text and self.blocks:
+            tags, values = [{"num_gpu_blocks": str(self.blocks)}], [1.0]
         found = [
             Series({"namespace": "llm", "pod": name, "engine": "0", "percentile": "95", **tag}, value)
             if tag.get("signal") in ("TTFT", "ITL")
@@ -188,7 +193,7 @@ async def test_a_tick_counts_once_however_often_it_is_looked_at(request_: Reques
 
 async def test_without_prometheus_it_is_said(request_: Request, revision: Revision) -> None:
     sampler = Sampler(None, Cache(), WorkQueue(lambda: 0.0), lambda: 0.0, Asking())
-    said = Observer(sampler, Pools([])).observe(KEY, request_, revision)
+    said = Observer(sampler, Pools([]), Speeds([])).observe(KEY, request_, revision)
     assert said.available is not None
     assert (said.available.status, said.available.word) == ("Unknown", "NoPrometheus")
 
@@ -228,3 +233,28 @@ async def test_series_of_a_service_go_with_it(request_: Request, revision: Revis
     metrics.forget_service(*KEY)
     left = [s for m in metrics.REGISTRY.collect() for s in m.samples if s.labels.get("service") == "svc"]
     assert left == []
+
+
+async def test_step_times_are_learned_by_windows_and_kept(request_: Request, revision: Revision) -> None:
+    typical, blocks = revision.plan["typical"], revision.plan["kv"]["numBlocks"]
+    running = 4.0
+    timed = {
+        Signal.RUNNING: running,
+        Signal.RUNNING_MEAN: running,
+        Signal.NUM_BLOCKS: blocks,
+        Signal.USAGE: running * typical["blocks"] / (blocks - 1),
+        Signal.PROMPT_TOKENS: 10,
+        Signal.ITL_MEAN: 1.3 * typical["stepsMs"][2] / 1e3,
+    }
+    world = World({**AT_REST, **timed})
+    world.blocks = blocks
+    assert (await world.ticks(40, request_, revision)).speed is None, "two windows"
+    said = (await world.ticks(20, request_, revision)).speed
+    assert said is not None
+    assert (said.key, said.factor) == (revision.plan["stepKey"], 1.3)
+    assert world.speeds.of("Qwen/Qwen3-8B") == {said.key: 1.3}
+    status = replace(NOTHING_OBSERVED, finding=Finding(findings.HEALTHY, "well"), speed=said).status({}, "now")
+    again = World(AT_REST)
+    observed = again.observer.observe(KEY, request_, revision, status)
+    assert observed.speed == said, "the first look of another operator"
+    assert again.speeds.of("Qwen/Qwen3-8B") == {said.key: 1.3}

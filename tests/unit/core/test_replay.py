@@ -3,6 +3,7 @@
 import json
 import math
 from collections import deque
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -36,6 +37,7 @@ CAPACITY = ReplicaCapacity(
 )
 READINGS = st.sampled_from([Sample(0.0), Sample(0.3), Sample(0.97), Sample(7.1), Sample(800.0), NotANumber("nan")])
 ENGINE = st.fixed_dictionaries({}, optional=dict.fromkeys(READ, READINGS))
+FIGURE, COUNT = st.floats(0, 9), st.integers(-1, 3)
 PODS = st.builds(
     PodView,
     st.sampled_from(["a", "b", "c"]),
@@ -150,3 +152,19 @@ def test_what_has_no_grounds_or_others_is_said_to() -> None:
         again({"grounds": {"law": "astrology"}})
     with pytest.raises(UnreadableError, match=r"grounds\.idle"):
         again({"grounds": {"law": "sleep", "idle": 3, "now_seconds": 1, "after_seconds": 2}})
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([signal.name for signal in READ] + ["?"]), st.tuples(st.none() | FIGURE, COUNT, COUNT)
+    ),
+    COUNT,
+)
+def test_grounds_that_make_no_sense_are_no_traceback(signals: dict[str, Any], engines: int) -> None:
+    fleet = FleetSum(1, 0, 0, 0, engines, signals)
+    seen = Remembered.of(History(0.0), NOW, DEFAULTS.hold_seconds)
+    broken = replace(CAPACITY, usable_blocks=0.0)
+    for capacity in (CAPACITY, broken):
+        told = entry(Scaled(capacity, fleet, State(1), Limits(1, 10), seen, NOW, DEFAULTS), "1", "m")
+        with suppress(UnreadableError):
+            assert again(told) is not None

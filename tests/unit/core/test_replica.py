@@ -203,3 +203,25 @@ def test_a_plan_of_an_older_release_keeps_its_prompt(learned: LearnedLoad) -> No
     found = capacity_of({**OLD, "typical": typical}, request_of(load=LOAD).spec, None, learned)
     assert found.prompt_tokens == 500
     assert found.request_blocks >= 10
+
+
+@pytest.mark.parametrize(
+    ("planned", "now", "decode", "prefill"),
+    [
+        pytest.param(None, None, 1.0, 1.0, id="as predicted"),
+        pytest.param(None, 1.5, 1.5, 1.5, id="slower: at prompts too"),
+        pytest.param(None, 0.8, 0.8, 1.0, id="quicker: at decoding only"),
+        pytest.param(1.5, None, 1.0, 1.0, id="the plan knows"),
+        pytest.param(1.5, 1.5, 1.0, 1.0, id="the plan knows, and it is still so"),
+        pytest.param(1.5, 0.9, 0.6, 1 / 1.5, id="it is no longer so"),
+    ],
+)
+def test_step_times_of_its_own_pods_count(
+    planned: float | None, now: float | None, decode: float, prefill: float
+) -> None:
+    request = request_of(load=LOAD)
+    plan = {**kept(request), **({"stepFactor": planned} if planned else {})}
+    before, found = capacity_of(plan, request.spec), capacity_of(plan, request.spec, None, NOTHING_LEARNED, now)
+    assert found.decode_step_seconds == pytest.approx(decode * before.decode_step_seconds)
+    assert found.prefill_seconds_per_token == pytest.approx(prefill * before.prefill_seconds_per_token)
+    assert (found.request_seconds > before.request_seconds) is (decode > 1)

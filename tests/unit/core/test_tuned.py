@@ -21,7 +21,7 @@ from plimsoll.core.tuned import (
     kept_flags,
     pinned,
     with_flags,
-    with_load_of,
+    with_lessons,
     without_flags,
 )
 
@@ -115,14 +115,22 @@ def test_a_flag_of_an_experiment_brings_no_other_load_along(
     planned: Request, asked: Request, load: LearnedLoad
 ) -> None:
     kept = [revision_of(planned)]
-    assert with_load_of(replace(asked, load=LEARNED), kept).load == load
-    assert with_load_of(replace(asked, load=LEARNED), []).load == LEARNED
+    assert with_lessons(replace(asked, load=LEARNED), kept).load == load
+    assert with_lessons(replace(asked, load=LEARNED), []).load == LEARNED
 
 
 def test_a_revision_keeps_the_load_it_was_planned_for() -> None:
     made = revision_of(replace(request_of(), load=LEARNED))
     assert as_planned(request_of(), made).load == LEARNED
     assert as_planned(replace(request_of(), load=LEARNED), revision_of(request_of())).load == NOTHING_LEARNED
+
+
+def test_a_revision_keeps_the_step_times_it_was_planned_with() -> None:
+    made = revision_of(request_of())
+    assert as_planned(request_of(), made).speeds == {}, "none: what pods teach meanwhile does not come along"
+    slower = replace(made, plan={**made.plan, "stepFactor": 1.2})
+    assert as_planned(request_of(), slower).speeds == {made.plan["stepKey"]: 1.2}
+    assert as_planned(request_of(), replace(made, plan={"choice": {}})).speeds == {}, "a plan of an older release"
 
 
 @pytest.mark.parametrize(("value", "written"), [(ON, "--enable-prefix-caching"), (OFF, "--no-enable-prefix-caching")])

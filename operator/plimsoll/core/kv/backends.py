@@ -244,6 +244,11 @@ def _readable(kernel: Kernel, kv_dtype: str, options: EngineOptions) -> Kernel:
             f"FP8 KV cache is not supported by the {what} backend on this device (compute capability {version}); "
             "native FP8 (fp8e4nv) requires SM89+. Use bfloat16, or float16 below capability 8.0.",
         )
+    if kernel is FLASHMLA_SPARSE and options.decode_context_parallel > 1 and not quantised(kv_dtype):
+        raise Refusal(
+            KV_DTYPE_UNSUPPORTED,
+            f"{kernel.name} with decode_context_parallel_size above 1 needs an fp8_ds_mla cache, not {kv_dtype}.",
+        )
     if kv_dtype not in kernel.kv_dtypes:
         raise Refusal(KV_DTYPE_UNSUPPORTED, f"The {kernel.name} backend does not support kv_cache_dtype {kv_dtype}.")
     return kernel

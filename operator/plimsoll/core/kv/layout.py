@@ -95,7 +95,7 @@ def plan_layout(facts: ModelFacts, options: EngineOptions) -> KVLayout:
     return KVLayout(
         options=options,
         resolved=choices.resolved,
-        block_tokens=choices.block_tokens,
+        block_tokens=_block_tokens(groups, choices),
         kv_dtype=choices.kv_dtype,
         kernels=choices.kernel_names,
         groups=groups,
@@ -104,6 +104,15 @@ def plan_layout(facts: ModelFacts, options: EngineOptions) -> KVLayout:
         stage_bytes=tuple(bytes_per_block(groups, block_outermost=outermost, stage=stage) for stage in stage_layers),
         unsplit_by=choices.unsplit_by if options.block_size is not None else None,
     )
+
+
+def _block_tokens(groups: tuple[Group, ...], choices: Choices) -> int:
+    """The ``block_size`` that vLLM reports: attention's; without any that of the states, often the whole context.
+
+    Source: vLLM 0.32 ``v1/engine/core.py``, which takes the smallest of the groups.
+    """
+    blocks = {member.spec.kind: member.spec.block_tokens for group in groups for member in group.members}
+    return blocks["state"] if blocks.keys() == {"state"} else choices.block_tokens
 
 
 def blocks_for_request(layout: KVLayout, tokens: int) -> int:

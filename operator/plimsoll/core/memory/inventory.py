@@ -17,6 +17,8 @@ from plimsoll.facts.models import ModelFacts
 
 # Whatever the file says about quantisation, their classes build attention without it.
 _PLAIN_MIXERS: Final = frozenset({"glm5_next_text"})
+# Their classes build both ends on every stage of a pipeline. Source: vLLM 0.32 ``models/gpt_oss.py``.
+_ENDS_EVERYWHERE: Final = frozenset({"gpt_oss"})
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,13 @@ def read_inventory(facts: ModelFacts, *, text_only: bool = False, whole_towers: 
     towers = () if text_only else tuple(tower_tensors(top, decoder.hidden))
     if whole_towers:
         towers = tuple(replace(tensor, cut=Cut.NONE) for tensor in towers)
+    last = () if ties_embeddings(facts, top) else (head,)
+    everywhere = (embedding, *last) if facts.model_type in _ENDS_EVERYWHERE else ()
     return Inventory(
-        first=(embedding, *towers, *embeddings_per_layer(decoder)),
+        first=(*(() if everywhere else (embedding,)), *towers, *embeddings_per_layer(decoder)),
         layers=_layers(decoder, mlps),
-        last=() if ties_embeddings(facts, top) else (head,),
-        everywhere=tuple(rotary_tables(decoder)),
+        last=() if everywhere else last,
+        everywhere=(*everywhere, *rotary_tables(decoder)),
         draft=tuple(_draft_module(decoder, mlps)),
         assumed=mlps.assumed,
     )

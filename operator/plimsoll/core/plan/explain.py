@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+from plimsoll.core import speed
 from plimsoll.core.flags import engine_args
 from plimsoll.core.kv import Capacity
 from plimsoll.core.plan.fit import Engine
@@ -64,6 +65,8 @@ def plan_of(wish: Wish, best: Candidate, rejected: tuple[Rejected, ...]) -> Plan
         rejected=rejected,
         assumptions=tuple(_short(note) for note in notes)[:MOST_ASSUMPTIONS],
         pool_key=key_of(engine.start),
+        step_key=speed.key_of(engine.start),
+        step_factor=best.service.factor,
         policy=wish.inventory.policy,
     )
 
@@ -137,6 +140,8 @@ def _notes(wish: Wish, best: Candidate) -> Iterator[str]:
     if not serving.good and serving.limited_by:
         yield _what_limits(wish, serving)
     yield from _about_latency(wish, best)
+    if (factor := best.service.factor) is not None:
+        yield f"latency: pods of this engine take {factor:g} times the predicted time a step; that was counted with"
     yield from _about_scaling(wish)
     yield from _about_speculation(wish)
     yield from _about_inventory(wish, engine.shape)

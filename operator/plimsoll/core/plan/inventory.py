@@ -61,6 +61,8 @@ class Inventory:
     claims: Claims = field(default_factory=dict)
     pools: Mapping[str, int] = field(default_factory=dict)
     """KV blocks that running engines report, by what decides them (``core/pools.py``)."""
+    speeds: Mapping[str, float] = field(default_factory=dict)
+    """Step times over those predicted, by what decides them (``core/speed.py``)."""
     load: LearnedLoad = NOTHING_LEARNED
     """What the service's own traffic has shown."""
 

@@ -66,6 +66,8 @@ class Typical:
     decode_step_ms: float | None = None
     output_tokens: int | None = None
     shared_tokens: int | None = None
+    steps_ms: tuple[float, ...] | None = None
+    """Of 1, 2, 4, 8 … such requests, without any prompt and as predicted: no correction is in it."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,10 @@ class Plan:
     assumptions: tuple[str, ...] = ()
     pool_key: str = ""
     """What decides the size of the KV cache (``core/pools.py``)."""
+    step_key: str = ""
+    """What decides how long a step takes (``core/speed.py``)."""
+    step_factor: float | None = None
+    """Decode steps over those predicted, as pods have shown and as was counted with."""
     policy: PodPolicy = field(default_factory=PodPolicy)
     """Under which it was made, and its pods are rendered; not reported."""
 

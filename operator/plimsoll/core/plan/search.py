@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from plimsoll.core import speed
 from plimsoll.core.kv import Refusal
 from plimsoll.core.plan.fit import Engine, Failed, fit, rounded_down, rounded_up, start_engine
 from plimsoll.core.plan.serving import EngineService, Serving, request_blocks
@@ -131,7 +132,7 @@ def polished(wish: Wish, candidate: Candidate) -> Candidate:
         smaller = start_engine(wish, engine.shape, knobs)
     except Refusal:
         return candidate
-    service = EngineService(smaller, wish.demand, candidate.service.times)
+    service = EngineService(smaller, wish.demand, candidate.service.factor, candidate.service.times)
     if not candidate.serving.good:
         # What bound before still binds; the smaller cap would only take its name.
         return replace(candidate, engine=smaller, service=service)
@@ -168,7 +169,8 @@ def objective(wish: Wish) -> str:
 
 
 def _candidate(wish: Wish, engine: Engine) -> Candidate:
-    service = EngineService(engine, wish.demand)
+    speeds = wish.inventory.speeds
+    service = EngineService(engine, wish.demand, speeds.get(speed.key_of(engine.start)) if speeds else None)
     most = wish.most_replicas(engine.shape)
     serving = service.fewest(wish.replicas, most) if wish.demand.given else service.serve(wish.replicas)
     price = wish.unit_price(engine.shape)

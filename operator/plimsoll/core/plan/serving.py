@@ -6,6 +6,7 @@ This is the only module of the planner that knows the latency model.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Final, Literal
@@ -53,12 +54,22 @@ class Serving:
 
 
 class EngineService:
-    """One engine (data-parallel rank) asked many times about a demand."""
+    """One engine (data-parallel rank) asked many times about a demand.
 
-    def __init__(self, engine: Engine, demand: Demand, times: StepTimes | None = None) -> None:
+    ``factor``: decode steps of such engines over those predicted, where they were measured. Slower ones are taken to be
+    slower at everything, quicker ones at decoding only: a prompt is bound by other things than a step without one.
+    """
+
+    def __init__(
+        self, engine: Engine, demand: Demand, factor: float | None = None, times: StepTimes | None = None
+    ) -> None:
         start = engine.start
-        self._engine, self._demand = engine, demand
-        self.times = times or step_times(start.facts, start.options, start.flags)
+        self._engine, self._demand, self.factor = engine, demand, factor
+        slower = max(1.0, factor or 1.0)
+        self.times = times or step_times(start.facts, start.options, start.flags, correction=slower)
+        self._decode_factor = (factor or 1.0) / slower
+        spreads = fitted().spreads
+        self._tpot = spreads.tpot if factor is None else spreads.corrected_tpot
         self._known: dict[float, tuple[float, float]] = {}
         self._blocks, self._saved = request_blocks(engine, demand)
         self._longer = _longer_blocks(engine, demand, self._blocks)
@@ -127,7 +138,20 @@ class EngineService:
         chunks = times.chunks(load.prompt_tokens, decoding)
         prefill = times.prefill_seconds(load.prompt_tokens, self._cached, decoding, context) - chunks * step
         per_token_ms = round(1e3 * max(0.0, prefill) / load.prompt_tokens, 6)
-        return replace(lengths, prefill_ms_per_token=per_token_ms, decode_step_ms=round(1e3 * step, 3))
+        return replace(
+            lengths,
+            prefill_ms_per_token=per_token_ms,
+            decode_step_ms=round(1e3 * self._decode_factor * step, 3),
+            steps_ms=tuple(self._plain_steps_ms(times, tokens)) or None,
+        )
+
+    def _plain_steps_ms(self, times: StepTimes, tokens: int) -> Iterator[float]:
+        """Steps of 1, 2, 4 … requests of that length as predicted; none where a step's yield is not known."""
+        running, most = 1, self._engine.layout.resolved.max_num_seqs
+        while running < 2 * most and not times.drafts:
+            decoding = max(1.0, running / times.pipeline_parallel)
+            yield round(1e3 * times.step_seconds(decoding, decoding * tokens) / times.correction, 3)
+            running *= 2
 
     def tokens_per_second(self, running: float) -> float:
         """Output tokens a second of one engine that runs so many requests; 0 when speeds are not known."""
@@ -172,8 +196,7 @@ class EngineService:
         share = arriving * own
         limits["prefill FLOPs"] = share / MOST_PREFILL
         wait = wait_quantile(own * self._unevenness(own), share, self._demand.percentile)
-        spreads = fitted().spreads
-        first, each = _range(ttft + wait, spreads.ttft), _range(itl, spreads.tpot)
+        first, each = _range(ttft + wait, fitted().spreads.ttft), _range(itl, self._tpot)
         return _judged(replicas, running, limits, first, each, share, self._targets(first, each, wait, ttft))
 
     def _targets(self, first: Range, each: Range, wait: float, ttft: float) -> dict[Limit, float]:
@@ -183,7 +206,7 @@ class EngineService:
         assert alone is not None  # noqa: S101 # the caller has step times
         if demand.itl_seconds is not None:
             excess = each.high / 1e3 / demand.itl_seconds
-            unloaded = alone[1] * fitted().spreads.tpot.high > demand.itl_seconds
+            unloaded = alone[1] * self._tpot.high > demand.itl_seconds
             found["weights' bandwidth" if unloaded else "KV bandwidth"] = excess
         if demand.ttft_seconds is not None:
             name: Limit = "queue" if wait > ttft else "prefill FLOPs"
@@ -224,7 +247,7 @@ class EngineService:
         yields = self._demand.tokens_per_step
         steady = steady_state(times, Load(load.prompt_tokens, load.output_tokens, now), now, yields)
         more = times.step_seconds(decoding, tokens + cached) - times.step_seconds(decoding, tokens) if cached else 0.0
-        itl = steady.tpot_seconds + more / yields
+        itl = self._decode_factor * (steady.tpot_seconds + more / yields)
         ttft = _first_token_seconds(times, load.prompt_tokens, self._cached, decoding, tokens + cached)
         queued = max(0.0, running - now) / now * (ttft + load.output_tokens * itl)
         return ttft + queued, itl

@@ -38,3 +38,15 @@ def test_a_block_is_a_multiple_of_the_kernels(block: int, works: bool) -> None:
 def test_dtypes_that_a_cpu_starts_with(dtype: str, blocks: int) -> None:
     layout = plan_layout(read_model(MODELS["llama"]), options(kv_cache_dtype=dtype))
     assert capacity(layout, POOL_BYTES).num_blocks == blocks
+
+
+@pytest.mark.parametrize(
+    ("model", "block"),
+    [
+        pytest.param("mamba", 2048, id="states alone: a block holds the whole context"),
+        pytest.param("mamba2", 2048, id="the same of Mamba 2"),
+        pytest.param("falcon-h1", 128, id="with attention beside them: attention's"),
+    ],
+)
+def test_the_block_size_that_an_engine_reports(model: str, block: int) -> None:
+    assert plan_layout(read_model(MODELS[model]), options()).block_tokens == block
