@@ -66,7 +66,7 @@ lab: setup ## a lab that stays: control plane, Prometheus, GPU nodes, operator (
 lab-down: setup ## stop the lab and remove .lab
 	@$(PY) -m e2e.lab down
 
-demo: setup ## a VLLMService becomes a running fleet, with the arithmetic (KEEP=1 leaves the lab up; ENGINE=real)
+demo: setup ## a VLLMService becomes a running fleet, with the arithmetic (KEEP=1 leaves the lab up; HEAL=0: without the last act; ENGINE=real)
 	@$(PY) -m e2e.$(if $(filter real,$(ENGINE)),engine.demo,demo)
 
 mutants: setup ## does the suite bite: change core one operator at a time (MODULES=core, SAMPLE=20, GOAL=85)

@@ -1,6 +1,6 @@
 """`make demo`: a VLLMService becomes a running fleet on a real Kubernetes API, and shows its arithmetic.
 
-Uses the lab of this checkout, or starts one and stops it at the end (KEEP=1 leaves it up).
+Uses the lab of this checkout, or starts one and stops it at the end (KEEP=1 leaves it up). HEAL=0: no last act.
 """
 
 import json
@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from e2e import demo_healing
 from e2e.demo_burst import BURST_SECONDS, PROMPT_TOKENS, RATE, absorb
 from e2e.labrun import CHECKOUT
 from e2e.labstate import ENV, taken
@@ -77,7 +78,7 @@ def _show() -> None:
     _kubectl("create", "namespace", NAMESPACE)
     try:
         print(_kubectl("apply", "-n", NAMESPACE, "-f", str(EXAMPLE)).strip())
-        _watch_until_ready()
+        _watch_until_ready(NAME)
         _heading("What the API server holds now")
         print(_kubectl("get", "vllm", NAME, "-n", NAMESPACE, "-o", "wide").rstrip() + "\n")
         kinds = "deployments,services,poddisruptionbudgets,controllerrevisions,pods"
@@ -86,20 +87,22 @@ def _show() -> None:
         _arithmetic()
         _burst()
         _kubectl("delete", "-n", NAMESPACE, "-f", str(EXAMPLE))
-        _await_gone()
+        _await_gone(NAME)
+        if os.environ.get("HEAL") != "0":
+            _healing()
     finally:
         _kubectl("delete", "namespace", NAMESPACE, "--wait=false")
 
 
-def _watch_until_ready() -> None:
+def _watch_until_ready(name: str) -> None:
     """Print what `kubectl get vllm` and the pods say, whenever it changes."""
     began, shown = time.monotonic(), ""
     while True:
-        service = _json("get", "vllm", NAME)
+        service = _json("get", "vllm", name)
         ready = _condition(service, "Ready")
         told = f"Ready={ready.get('status')} {ready.get('reason', '')}: {ready.get('message', '')}"
         line = told if ready else "the operator has not answered yet"
-        pods = "; ".join(f"{p['metadata']['name']} {_pod_phase(p)}" for p in _pods())
+        pods = "; ".join(f"{p['metadata']['name']} {_pod_phase(p)}" for p in _pods(name))
         if (now := f"{line}\n          {pods}" if pods else line) != shown:
             print(f"[{time.monotonic() - began:5.1f} s] {now}", flush=True)
             shown = now
@@ -167,11 +170,26 @@ def _burst() -> None:
         raise DemoError("the burst did not add a replica")
 
 
-def _await_gone() -> None:
+def _healing() -> None:
+    _heading("Another service, whose limit is wrong for its traffic, heals itself (about three minutes)")
+    name, manifest = demo_healing.NAME, str(demo_healing.MANIFEST)
+    print(demo_healing.MANIFEST.read_text(encoding="utf-8"))
+    print(_kubectl("apply", "-n", NAMESPACE, "-f", manifest).strip())
+    _watch_until_ready(name)
+    try:
+        outcome = demo_healing.heal(lambda: _json("get", "vllm", name), NAMESPACE, _environment()["PROMETHEUS_URL"])
+    except demo_healing.NotHealedError as error:
+        raise DemoError(str(error)) from error
+    print(f"\n  {outcome}")
+    _kubectl("delete", "-n", NAMESPACE, "-f", manifest)
+    _await_gone(name)
+
+
+def _await_gone(name: str) -> None:
     _heading("Deleted: owner references clean up, nothing is left")
     kinds, began = "deployments,services,poddisruptionbudgets,controllerrevisions,replicasets,pods", time.monotonic()
     while left := _kubectl(
-        "get", kinds, "-n", NAMESPACE, "-o", "name", "-l", f"app.kubernetes.io/instance={NAME}"
+        "get", kinds, "-n", NAMESPACE, "-o", "name", "-l", f"app.kubernetes.io/instance={name}"
     ).split():
         if time.monotonic() - began > GONE_SECONDS:
             raise DemoError(f"still there after {GONE_SECONDS:.0f} s: {', '.join(left)}")
@@ -179,8 +197,8 @@ def _await_gone() -> None:
     print(f"gone after {time.monotonic() - began:.1f} s")
 
 
-def _pods() -> list[dict[str, Any]]:
-    items: list[dict[str, Any]] = _json("get", "pods", "-l", f"app.kubernetes.io/instance={NAME}")["items"]
+def _pods(name: str = NAME) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = _json("get", "pods", "-l", f"app.kubernetes.io/instance={name}")["items"]
     return items
 
 

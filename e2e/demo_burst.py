@@ -50,7 +50,7 @@ class Picture:
         """What is drawn."""
         table = Table.grid(padding=(0, 2))
         for name, values in self.rows.items():
-            table.add_row(name, bars(values), _figure(values[-1]))
+            table.add_row(name, bars(values), figure(values[-1]))
         table.add_row("why", self.says)
         return table
 
@@ -61,7 +61,7 @@ def bars(values: deque[float | None]) -> str:
     return "".join("·" if value is None else BARS[round(value / highest * (len(BARS) - 1))] for value in values)
 
 
-def _figure(value: float | None) -> str:
+def figure(value: float | None) -> str:
     return "unknown" if value is None else f"{value:,.0f}"
 
 
@@ -95,7 +95,7 @@ def _draw(load: "subprocess.Popen[str]", service: Callable[[], Json], prometheus
             picture.add(figures)
             picture.says = status.get("scaling", {}).get("why", "")
             live.update(picture.table())
-            words = ", ".join(f"{key} {_figure(value)}" for key, value in figures.items() if key != USAGE)
+            words = ", ".join(f"{key} {figure(value)}" for key, value in figures.items() if key != USAGE)
             if not console.is_terminal and words != shown:
                 console.print(f"[{time.monotonic() - began:5.1f} s] {words}", markup=False, highlight=False)
                 shown = words
@@ -106,12 +106,12 @@ def _draw(load: "subprocess.Popen[str]", service: Callable[[], Json], prometheus
 
 def _figures(status: Json, prometheus: str, which: str) -> dict[str, float | None]:
     ready, _, wanted = status.get("summary", {}).get("replicas", "0/0").partition("/")
-    usage = _ask(prometheus, f"100 * avg(vllm:kv_cache_usage_perc{{{which}}})")
-    waiting = _ask(prometheus, f"sum(vllm:num_requests_waiting{{{which}}})")
+    usage = ask(prometheus, f"100 * avg(vllm:kv_cache_usage_perc{{{which}}})")
+    waiting = ask(prometheus, f"sum(vllm:num_requests_waiting{{{which}}})")
     return {WAITING: waiting, USAGE: usage, READY: float(ready), WANTED: float(wanted)}
 
 
-def _ask(prometheus: str, query: str) -> float | None:
+def ask(prometheus: str, query: str) -> float | None:
     """One number of Prometheus; None when it has none."""
     url = f"{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:

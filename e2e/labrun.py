@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Final, Self
 
@@ -12,7 +11,6 @@ from e2e.controlplane.process import Process
 from e2e.controlplane.scratch import Scratch
 from e2e.fleet import Fleet, NodeSpec, parse_nodes
 from e2e.fleet.commands import SOCKET_NAME
-from e2e.fleet.engine import SimulatedEngine, Speed
 from e2e.fleet_thread import FleetThread
 from e2e.operator_process import Operator
 
@@ -30,7 +28,6 @@ class LabOptions:
 
     nodes: str = DEFAULT_NODES
     load_seconds: float = DEFAULT_LOAD_SECONDS
-    speed: Speed = field(default_factory=Speed)
     operator: bool = True
     operator_command: Sequence[str] = operator_process.COMMAND
     operator_env: Mapping[str, str] = field(default_factory=dict)
@@ -101,7 +98,6 @@ class Lab:
                 self.plane.admin_kubeconfig,
                 nodes,
                 load_seconds=self.options.load_seconds,
-                engine=partial(SimulatedEngine, speed=self.options.speed),
                 control_socket=self.plane.workdir / SOCKET_NAME,
                 fault_prometheus=self.plane.fault_prometheus,
             )

@@ -50,7 +50,7 @@ class ControlServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while line := await reader.readline():
-                writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
+                writer.write(json.dumps(await self._wanted(line, reader)).encode() + b"\n")
                 await writer.drain()
         except (ConnectionError, ValueError):
             pass  # the caller went away, or sent a line without end
@@ -58,6 +58,18 @@ class ControlServer:
             writer.close()
             with suppress(ConnectionError):
                 await writer.wait_closed()
+
+    async def _wanted(self, line: bytes, reader: asyncio.StreamReader) -> dict[str, Any]:
+        """The answer; a command whose caller goes away (a load, stopped by Ctrl-C) ends."""
+        answer, gone = asyncio.create_task(self._answer(line)), asyncio.create_task(reader.read(1))
+        try:
+            await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise ConnectionResetError("the caller went away")
+            return answer.result()
+        finally:
+            for task in (answer, gone):
+                task.cancel()
 
     async def _answer(self, line: bytes) -> dict[str, Any]:
         try:

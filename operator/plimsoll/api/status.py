@@ -367,7 +367,9 @@ class Experiment(APIModel):
     since: Time = Field(description="When the phase began.")
     gate: Word | None = Field(default=None, description="What the quality gate found, once it has passed.")
     verdict: Word | None = Field(default=None, description="Why it was kept, or is taken back.")
-    late_before: Word | None = Field(default=None, description="yes: a latency target was missed when it began.")
+    late_before: Word | None = Field(
+        default=None, description="yes: a latency target was missed with the old flags already."
+    )
 
 
 class PastExperiment(APIModel):

@@ -66,7 +66,7 @@ def logged(lines: Iterable[str]) -> Iterator[Entry]:
             continue
         try:
             told = json.loads(line[start:])
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(told, Mapping) and told.get("event") == EVENT and isinstance(told.get("entry"), Mapping):
             yield {"service": str(told.get("service", "")), **told["entry"]}
@@ -132,7 +132,7 @@ def _again(entry: Entry) -> dict[str, str]:
 
 def _plans(revisions: Sequence[Object]) -> Iterator[Entry]:
     """The kept plans, and what was learned for them from an engine that failed."""
-    known = [(revision, obj) for obj in revisions if (revision := read_revision(obj)) is not None]
+    known = [(revision, obj) for obj in revisions if (revision := _revision(obj)) is not None]
     before: Revision | None = None
     for revision, obj in sorted(known, key=lambda each: each[0].number):
         time = {"time": str(_part(obj, "metadata").get("creationTimestamp", ""))}
@@ -144,6 +144,15 @@ def _plans(revisions: Sequence[Object]) -> Iterator[Entry]:
         told = {"kind": PLAN, **was, "to": revision.name, "reason": reason, "message": sentence(revision)}
         yield {**time, **told, **({"inputs": flags} if flags else {})}
         before = revision
+
+
+def _revision(obj: Object) -> Revision | None:
+    """The revision of an object that a file may hold in any form."""
+    try:
+        found = read_revision(obj)
+        return found if found is not None and sentence(found) else None
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _ended(past: Object) -> Entry:
@@ -190,7 +199,7 @@ def _is_of(entry: Entry, name: str, namespace: str) -> bool:
 def _seconds(entry: Entry) -> float:
     try:
         return datetime.fromisoformat(str(entry.get("time"))).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0.0
 
 

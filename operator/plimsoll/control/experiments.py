@@ -166,6 +166,7 @@ class Experiments:
             stop=self._stop(seen, running, now),
             wish=wish.partition(" ")[0],
             worse=_worse(seen, running),
+            late=seen.late,
             targets=seen.targets,
         )
 
@@ -431,7 +432,7 @@ def _worse(seen: Situation, running: Experiment) -> str:
     if failing:
         return f"{failing[0].name} has ended {failing[0].ended.restarts} times since"  # type: ignore[union-attr]
     if running.phase == "Watching" and seen.late and not running.late_before:
-        return "a latency target is missed that was met before"
+        return "a latency target is missed that was met with the old flags"
     return ""
 
 

@@ -97,7 +97,7 @@ class Experiment:
     """When the phase began."""
     verdict: str = ""
     late_before: bool = False
-    """A latency target was missed already when it began."""
+    """A latency target was missed with the old flags already: when it began, or when it was judged."""
     gate: str = ""
     """What the quality gate found, once it has passed."""
 
@@ -171,6 +171,8 @@ class Scene:
     """``reject`` or ``revert``, said just now."""
     worse: str = ""
     """What is wrong with the fleet since the change was kept; empty: nothing is."""
+    late: bool = False
+    """The fleet misses a latency target."""
     targets: tuple[float | None, float | None] = (None, None)
     """Time to first token and time per token, seconds."""
 
@@ -319,7 +321,9 @@ def _measuring(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
     verdict = judge.judge(scene.pairs, question)
     if verdict.outcome == "keep":
         gate = f"; quality gate: {experiment.gate}" if experiment.gate else ""
-        return Next(experiment.at("Keeping", scene.now, f"{verdict.why}{gate}"))
+        # A queue that grew while the two were compared is the old flags', and is still there when the new ones run.
+        kept = replace(experiment, late_before=experiment.late_before or scene.late)
+        return Next(kept.at("Keeping", scene.now, f"{verdict.why}{gate}"))
     outcome: Outcome = "rolled back" if verdict.outcome == "rollback" else "inconclusive"
     return _over(experiment, scene.now, outcome, verdict.why)
 

@@ -185,7 +185,10 @@ def again(entry: Mapping[str, Any]) -> Again | None:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
         raise UnreadableError(f"grounds.{where}: {first['msg']}") from None
-    return found.again()
+    try:
+        return found.again()
+    except (ArithmeticError, LookupError, ValueError) as error:
+        raise UnreadableError(f"grounds that no decision can be made from: {error!r}") from None
 
 
 @cache

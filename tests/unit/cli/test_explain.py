@@ -233,6 +233,8 @@ def test_a_decision_that_comes_out_otherwise_is_said(tmp_path: Path) -> None:
     [
         ("no JSON at all\n\x00\x01", [], "no entry of the ledger"),
         ("a: {b: [", [], "no entry of the ledger"),
+        pytest.param("ledger " + "{" * 50_000, [], "no entry of the ledger", id="deep YAML"),
+        pytest.param('ledger {"a":' + "[" * 50_000, [], "no entry of the ledger", id="deep JSON"),
         (ledger_line("llm/docs"), ["other"], "it has llm/docs"),
         (None, [], "No such file"),
     ],

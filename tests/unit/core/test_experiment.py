@@ -200,6 +200,16 @@ def test_what_ends_a_gate(seen: Scene, outcome: str, why: str) -> None:
     assert why in past.why
 
 
+@pytest.mark.parametrize(("began", "judged", "late"), [(False, False, False), (True, False, True), (False, True, True)])
+def test_a_target_that_the_old_flags_missed_is_not_held_against_the_new_ones(
+    began: bool, judged: bool, late: bool
+) -> None:
+    experiment = at("Measuring", late_before=began)
+    kept = step(experiment, scene(pairs=windows(QUICK), late=judged), TIMING).experiment
+    assert kept is not None
+    assert (kept.phase, kept.late_before) == ("Keeping", late)
+
+
 def test_what_a_gate_found_is_said_when_the_change_is_kept() -> None:
     passed = step(gated("Gating"), scene(gate=PASSED), TIMING).experiment
     assert passed is not None

@@ -3,6 +3,7 @@
 import json
 import math
 from collections import deque
+from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -15,6 +16,7 @@ from plimsoll.core.activation import Idle
 from plimsoll.core.demand import ReplicaCapacity
 from plimsoll.core.experiment import Experiment, Proposal, Scene, Timing, TrialPod, begin, step
 from plimsoll.core.fleet_sum import READ, FleetSum
+from plimsoll.core.gate import GateSeen
 from plimsoll.core.judge import Pair, Window
 from plimsoll.core.ledger import SCALE, Entry, logged
 from plimsoll.core.replay import Grounds, Remembered, Scaled, Slept, Stepped, UnreadableError, Woken, again, message_of
@@ -36,6 +38,7 @@ CAPACITY = ReplicaCapacity(
 )
 READINGS = st.sampled_from([Sample(0.0), Sample(0.3), Sample(0.97), Sample(7.1), Sample(800.0), NotANumber("nan")])
 ENGINE = st.fixed_dictionaries({}, optional=dict.fromkeys(READ, READINGS))
+FIGURE, COUNT = st.floats(0, 9), st.integers(-1, 3)
 PODS = st.builds(
     PodView,
     st.sampled_from(["a", "b", "c"]),
@@ -144,9 +147,38 @@ def test_every_verdict_is_given_again(pairs: list[Pair], reason: str) -> None:
     assert not made.same_as(told)
 
 
+def test_what_a_quality_gate_said_is_recorded() -> None:
+    seen = GateSeen("failed", "3 of 5 answers")
+    running = replace(begin(replace(TRIED, setting="KVCacheDtype"), "svc-a", 0.0), phase="Gating")
+    pod = TrialPod(ready=True)
+    scene = Scene(200.0, "svc-a", rolled_out=True, carries=False, canary=pod, control=pod, gate=seen)
+    following = step(running, scene, Timing())
+    assert following.past is not None
+    told = entry(Stepped(running, scene, Timing()), "--kv-cache-dtype auto", following.past.why, "RolledBack")
+    assert (made := again(told)) is not None
+    assert made.same_as(told), made
+    assert "3 of 5 answers" in made.message
+
+
 def test_what_has_no_grounds_or_others_is_said_to() -> None:
     assert again({"kind": "Scale", "to": "2"}) is None
     with pytest.raises(UnreadableError, match="does not know"):
         again({"grounds": {"law": "astrology"}})
     with pytest.raises(UnreadableError, match=r"grounds\.idle"):
         again({"grounds": {"law": "sleep", "idle": 3, "now_seconds": 1, "after_seconds": 2}})
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([signal.name for signal in READ] + ["?"]), st.tuples(st.none() | FIGURE, COUNT, COUNT)
+    ),
+    COUNT,
+)
+def test_grounds_that_make_no_sense_are_no_traceback(signals: dict[str, Any], engines: int) -> None:
+    fleet = FleetSum(1, 0, 0, 0, engines, signals)
+    seen = Remembered.of(History(0.0), NOW, DEFAULTS.hold_seconds)
+    broken = replace(CAPACITY, usable_blocks=0.0)
+    for capacity in (CAPACITY, broken):
+        told = entry(Scaled(capacity, fleet, State(1), Limits(1, 10), seen, NOW, DEFAULTS), "1", "m")
+        with suppress(UnreadableError):
+            assert again(told) is not None
