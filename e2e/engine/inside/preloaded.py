@@ -7,6 +7,7 @@ and the exit status the other; a client that is gone takes its server with it.
 
 import array
 import contextlib
+import ctypes
 import importlib
 import json
 import multiprocessing
@@ -23,9 +24,25 @@ from pathlib import Path
 from vllm.entrypoints.cli import main as command_line
 
 LARGEST_REQUEST = 1 << 20
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PAUSE_SECONDS = 0.05
 WARM_SECONDS = 240
 WARM = ("--load-format", "dummy", "--enforce-eager", "--max-model-len", "512", "--kv-cache-memory-bytes", "8m")
+
+
+def tie_children():
+    """Have the kernel kill each process forked from here on when its parent dies: nobody else would."""
+    parent = [os.getpid()]
+
+    def note():
+        parent[0] = os.getpid()
+
+    def tie():
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent[0]:  # it died before the kernel knew
+            os._exit(1)
+
+    os.register_at_fork(before=note, after_in_child=tie)
 
 
 def warm(models):
@@ -161,6 +178,7 @@ def become(asked):
 
 
 def nurse(path, models):
+    tie_children()
     warm(models)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(path))
