@@ -81,7 +81,6 @@ _MORE: Final[Mapping[tuple[str, ...], tuple[Mapping[str, Any], ...]]] = {
     ),
     ("mistral-window", "gemma2"): ({"enable_chunked_prefill": False},),
     ("falcon-h1", "lfm2"): ({"enable_prefix_caching": False}, {"kv_cache_dtype": "fp8"}),
-    ("nemotron-h", "mamba2"): ({"mamba_ssm_cache_dtype": "bfloat16"},),
     ("gemma3-8l", "gptoss"): ({"disable_hybrid_kv_cache_manager": True},),
     ("gptoss", "dsv2", "qwen3next"): ({"dtype": "float32"},),
 }  # fmt: skip
