@@ -175,7 +175,7 @@ def gated(phase: Phase) -> Experiment:
             replace(gated("Warming"), gate="score 1"),
             scene(500, gate=FAILED),
             "Measuring",
-            id="what was passed stays so",
+            id="it stays passed",
         ),
     ],
 )
