@@ -9,7 +9,7 @@ from plimsoll.adapters.ports import DEPLOYMENTS, JOBS, NETWORK_SERVICES, PODS, S
 from plimsoll.api import names
 from tests.faults.rig.lifecycle import FULL, NAME, full_pool, gated_world
 from tests.faults.world.control_loop import ready as is_ready
-from tests.faults.world.world import World, service
+from tests.faults.world.world import USER, World, service
 
 AUTO: Final = {"mode": "Auto", "allow": ["KVCacheDtype"]}
 GATE: Final = {**AUTO, "qualityGate": {}}
@@ -102,6 +102,26 @@ def test_a_job_that_somebody_deletes_is_made_again(world: World) -> None:
     _reaches(world, "Trying")
     assert world.jobs.passed
     assert not _past(world)
+
+
+def test_the_word_of_somebody_elses_job_counts_for_nothing(world: World) -> None:
+    """A Job of the right name and labels, done before ours was made."""
+    full_pool(world)
+    _gate_without_end(world)
+    _let(world, **GATE)
+    _reaches(world, "Gating")
+    world.until(lambda: [*world.api.store.all(JOBS)])
+    mine = next(world.api.store.all(JOBS))
+    kept = {key: mine["metadata"][key] for key in ("name", "namespace", "labels")}
+    world.delete(JOBS, kept["name"])
+    theirs = world.api.create(JOBS, {"metadata": kept, "spec": mine["spec"]}, USER)
+    done = {"startTime": world.agenda.stamp(), "conditions": [{"type": "Complete", "status": "True"}]}
+    world.api.replace(JOBS, {**theirs, "status": done}, USER, "status")
+    world.run(60)
+    assert not [pod for pod in world.pods(NAME) if names.GATE_PASSED in str(pod["status"])]
+    world.until(lambda: _past(world))
+    assert "exists and is not ours" in _past(world)[-1]["why"]
+    assert world.find(JOBS, kept["name"]) is not None
 
 
 def test_a_candidate_that_somebody_deletes_comes_again_before_anything_is_compared_under_load(world: World) -> None:

@@ -4,7 +4,7 @@ Until that word the pods of the experiment are not Ready, so no Service but the 
 from the Job's result is decided in ``core/experiment.py``.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -29,6 +29,7 @@ from plimsoll.core.manifests import gate as manifests
 from plimsoll.core.manifests.gate import SIDES, GateRequest, job_name, side_name
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.manifests.trial import trial_workload
+from plimsoll.core.ownership import judge
 from plimsoll.core.pods import GATE_TRACKS, PodState
 from plimsoll.core.podtemplate.gate import gate_refusals
 from plimsoll.core.policy import Allowed
@@ -73,14 +74,16 @@ class Gates:
         """How far the Job is."""
         asked = request.spec.tuning.quality_gate
         job = live.get((JOBS, job_name(request.name, identity(running))))
+        if job is not None and not _ours(request, job):
+            return gate.RUNNING  # somebody else's word counts for nothing
         pods = self.cache.pods(Key(request.namespace, request.name), GATE_TRACKS)
         return gate.look(job, pods, asked.threshold if asked else None)
 
     def leftovers(self, request: Request, live: Live) -> list[tuple[Kind, str]]:
         """What is there of gates."""
-        sides = [(NETWORK_SERVICES, side_name(request.name, side)) for side in SIDES]
-        jobs = [(kind, name) for kind, name in live if kind is JOBS]
-        return [*jobs, *(each for each in sides if each in live)]
+        sides = {(NETWORK_SERVICES, side_name(request.name, side)) for side in SIDES}
+        found = [each for each in live if each[0] is JOBS or each in sides]
+        return [each for each in found if _ours(request, live[each])]
 
     async def drop(self, request: Request, live: Live) -> None:
         """Remove whatever there is of gates."""
@@ -93,7 +96,8 @@ class Gates:
         """What the stored phase asks for; why it cannot be had, where that is so."""
         if not stored.behind_gate:
             return await self._admit(request, pods)
-        wanted = [each for each in self._manifests(request, target, stored) if _address(each) not in live]
+        there = {address for address, obj in live.items() if _ours(request, obj)}
+        wanted = [each for each in self._manifests(request, target, stored) if _address(each) not in there]
         if not wanted:
             return ""
         fleet = trial_workload(request.name, names.TRACK_CANARY)
@@ -128,6 +132,10 @@ def identity(running: Experiment) -> str:
     """What tells one experiment from every other of its service."""
     tried = running.proposal
     return f"{running.started:.0f} {running.base} {tried.flag} {tried.after}"
+
+
+def _ours(request: Request, obj: Mapping[str, Any]) -> bool:
+    return judge(obj, request.name, request.uid).verdict == "ours"
 
 
 def _address(manifest: dict[str, Any]) -> tuple[Kind, str]:

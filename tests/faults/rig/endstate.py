@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any, Final
 
-from plimsoll.adapters.ports import DEPLOYMENTS, DISRUPTION_BUDGETS, JOBS, NETWORK_SERVICES, REVISIONS, SERVICES
+from plimsoll.adapters.ports import DEPLOYMENTS, DISRUPTION_BUDGETS, NETWORK_SERVICES, REVISIONS, SERVICES
 from plimsoll.api import names
 from plimsoll.core.live import template_hash
 from tests.faults.world.control_loop import ready
@@ -13,7 +13,7 @@ from tests.faults.world.managers import managers_of
 from tests.faults.world.store import Object
 from tests.faults.world.world import World
 
-KEPT: Final = (SERVICES, DEPLOYMENTS, REVISIONS, NETWORK_SERVICES, DISRUPTION_BUDGETS, JOBS)
+KEPT: Final = (SERVICES, DEPLOYMENTS, REVISIONS, NETWORK_SERVICES, DISRUPTION_BUDGETS)
 _META: Final = ("name", "namespace", "labels", "annotations", "deletionTimestamp")
 _STATUS: Final = (
     "replicas",

@@ -221,9 +221,17 @@ def _ended(outcome: str, dtype: str) -> Any:
     return holds
 
 
-def gated_world(words: str = GATE_PASSES) -> World:
+def _let_in(world: World) -> Any:
+    """Both pods of the experiment take requests, since their gate has passed."""
+    running = world.must(SERVICES, NAME)["status"].get("tuning", {}).get("experiment") or {}
+    waited = [pod for pod in world.pods(NAME) if "readinessGates" in pod["spec"]]
+    return running.get("gate") and len(waited) == 2 and all(map(is_ready_pod, waited)) and replicas(2)(world)
+
+
+def gated_world(words: str = GATE_PASSES, window_seconds: float = 15.0) -> World:
     """A world in which it is noticed when a request could meet fp8 before a gate has passed."""
-    world = World(settings=replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1, gate_image="own:1"))
+    chosen = replace(SETTINGS, experiment_window_seconds=window_seconds, experiments_per_day=1, gate_image="own:1")
+    world = World(settings=chosen)
     world.ward.gate = lambda _: (30.0, 0, words)
 
     def watch() -> None:
@@ -304,6 +312,16 @@ scenario(
         make=gated_world,
         within_seconds=2400.0,
         quiet_seconds=90.0,
+        slow=True,
+    )
+)
+scenario(
+    Scenario(
+        "quality gate that passes",
+        full_pool,
+        _let_it_be_judged,
+        _let_in,
+        make=lambda: gated_world(window_seconds=60.0),
     )
 )
 scenario(
