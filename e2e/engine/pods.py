@@ -33,6 +33,8 @@ SETTINGS: Final = {
     "PLIMSOLL_METRICS_STALE_SECONDS": "30",
     "PLIMSOLL_SCALE_DOWN_SECONDS": "600",
 }
+# Twenty and more a replica, of 250 tokens each on average: more than a pool holds, however fast the machine is.
+CLIENTS: Final = 64
 SLOW_SECONDS: Final = 240.0
 FULL: Final = 0.9
 
@@ -75,7 +77,7 @@ class Story:
 
     def is_pressed(self) -> None:
         """Load until the pool is full and requests are preempted; the operator says why and adds a replica."""
-        with self._load(rate=3.0, output_tokens=300) as heavy:
+        with self._load(rate=10.0, output_tokens=300, at_once=CLIENTS) as heavy:
             self._until("max(vllm:kv_cache_usage_perc)", FULL)
             self._until("sum(increase(vllm:num_preemptions_total[1m]))", 0)
             self._look.observed(NAME, findings.KV_BOUND.name, within_seconds=SLOW_SECONDS)
@@ -120,7 +122,7 @@ class Story:
         return len(new) >= 2 and not before & {pod["metadata"]["name"] for pod in self._look.all("pods")}
 
     @contextmanager
-    def _load(self, rate: float, output_tokens: int) -> Iterator[LoadReport]:
+    def _load(self, rate: float, output_tokens: int, at_once: int = 1000) -> Iterator[LoadReport]:
         """Requests until the block is left; the report is whole then."""
         assert self._lab.fleet is not None
         fleet, stop, report = self._lab.fleet, threading.Event(), LoadReport()
@@ -136,6 +138,7 @@ class Story:
             prompt_tokens=100,
             output_tokens=output_tokens,
             seconds=900,
+            at_once=at_once,
             enough=enough,
         )
         sending = fleet.submit(requests)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -122,11 +123,12 @@ class Fleet:
         prompt_tokens: int,
         output_tokens: int,
         seconds: float,
+        at_once: int = sys.maxsize,
         enough: Callable[[LoadReport], bool] = lambda _: False,
     ) -> LoadReport:
         """Requests to the Ready pods with these labels, as a client library behind a load balancer sends them."""
         targets = partial(self._targets, namespace, selector)
-        return await load.generate(targets, rate, prompt_tokens, output_tokens, seconds, enough=enough)
+        return await load.generate(targets, rate, prompt_tokens, output_tokens, seconds, at_once=at_once, enough=enough)
 
     def _targets(self, namespace: str, selector: Mapping[str, str]) -> list[Target]:
         return [

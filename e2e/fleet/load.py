@@ -71,29 +71,35 @@ async def generate(
     *,
     keep_alive: bool = True,
     ask_again: bool = False,
+    at_once: int = sys.maxsize,
     enough: Callable[[LoadReport], bool] = lambda _: False,
 ) -> LoadReport:
     """``rate`` requests a second for ``seconds``, each to the target with the fewest outstanding; waits for all.
+
+    No more than ``at_once`` are outstanding: the next waits until one is answered, as clients that each wait do.
 
     Without ``keep_alive`` every request has a connection of its own, which a Service may send to another pod. With
     ``ask_again`` a request that got nothing of an answer is sent once more, over a new connection. No more is sent once
     it is ``enough``.
     """
-    report, outstanding = LoadReport(), Counter[Target]()
+    report, outstanding, slots = LoadReport(), Counter[Target](), asyncio.Semaphore(at_once)
     async with _session(keep_alive) as kept, _session(keep_alive=False) as fresh, asyncio.TaskGroup() as group:
         sessions = [kept, fresh] if ask_again else [kept]
         begun = time.monotonic()
         for number in range(max(1, int(rate * seconds))):
             await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
+            await slots.acquire()
             if enough(report):
                 break
             report.sent += 1
             ready = targets()
             if not ready:
                 report.failures["no ready pod"] += 1
+                slots.release()
                 continue
             target = min(ready, key=lambda candidate: outstanding[candidate])
-            group.create_task(_one(sessions, target, outstanding, (prompt_tokens, output_tokens), report))
+            asked = group.create_task(_one(sessions, target, outstanding, (prompt_tokens, output_tokens), report))
+            asked.add_done_callback(lambda _: slots.release())
     await asyncio.sleep(0)
     return report
 

@@ -16,6 +16,7 @@ from plimsoll.core.activation import Idle
 from plimsoll.core.demand import ReplicaCapacity
 from plimsoll.core.experiment import Experiment, Proposal, Scene, Timing, TrialPod, begin, step
 from plimsoll.core.fleet_sum import READ, FleetSum
+from plimsoll.core.gate import GateSeen
 from plimsoll.core.judge import Pair, Window
 from plimsoll.core.ledger import SCALE, Entry, logged
 from plimsoll.core.replay import Grounds, Remembered, Scaled, Slept, Stepped, UnreadableError, Woken, again, message_of
@@ -144,6 +145,19 @@ def test_every_verdict_is_given_again(pairs: list[Pair], reason: str) -> None:
     told["grounds"]["scene"]["pairs"] = told["grounds"]["scene"]["pairs"][:2]
     assert (made := again(told)) is not None
     assert not made.same_as(told)
+
+
+def test_what_a_quality_gate_said_is_recorded() -> None:
+    seen = GateSeen("failed", "3 of 5 answers")
+    running = replace(begin(replace(TRIED, setting="KVCacheDtype"), "svc-a", 0.0), phase="Gating")
+    pod = TrialPod(ready=True)
+    scene = Scene(200.0, "svc-a", rolled_out=True, carries=False, canary=pod, control=pod, gate=seen)
+    following = step(running, scene, Timing())
+    assert following.past is not None
+    told = entry(Stepped(running, scene, Timing()), "--kv-cache-dtype auto", following.past.why, "RolledBack")
+    assert (made := again(told)) is not None
+    assert made.same_as(told), made
+    assert "3 of 5 answers" in made.message
 
 
 def test_what_has_no_grounds_or_others_is_said_to() -> None:
