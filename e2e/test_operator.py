@@ -65,8 +65,11 @@ def test_a_service_becomes_a_serving_fleet_and_leaves_nothing(apply: Apply, look
     assert budget["spec"]["selector"]["matchLabels"]["plimsoll.dev/track"] == "main"
     assert look.get("services", "svc")["spec"]["selector"]["app.kubernetes.io/instance"] == "svc"
 
-    reasons = {e["reason"] for e in look.all("events") if e["involvedObject"]["kind"] == names.KIND}
-    assert reasons == {"Feasible", "FleetReady"}
+    def reasons() -> set[str]:
+        return {e["reason"] for e in look.all("events") if e["involvedObject"]["kind"] == names.KIND}
+
+    eventually(lambda: "FleetReady" in reasons())  # events are written after the status that was waited for
+    assert reasons() == {"Feasible", "FleetReady"}
     look.kubectl("delete", "vllm", "svc", "-n", look.namespace)
     left = (*OWNED, "replicasets", "pods")
     eventually(lambda: not [obj for kind in left for obj in look.all(kind)], within_seconds=60)
