@@ -11,6 +11,7 @@ from e2e.controlplane.kubectl import Kubectl
 from e2e.controlplane.targets import LEADER_WORKER_SET
 from e2e.eventually import eventually
 from e2e.labrun import Lab, LabOptions
+from e2e.look import Apply, Look, applier
 
 # Shorter than Kubernetes' own 50 s for tests of a lost node; two heartbeats of a fake node (10 s each) have to fit.
 NODE_MONITOR_GRACE_SECONDS = 25
@@ -79,3 +80,15 @@ def namespace(kubectl: Kubectl) -> Iterator[str]:
     eventually(lambda: kubectl("get", "serviceaccount", "default", "-n", name, "--ignore-not-found"))
     yield name
     kubectl("delete", "namespace", name, "--wait=false")
+
+
+@pytest.fixture
+def look(lab: Lab, namespace: str) -> Look:
+    """Questions about the test's own namespace, in the lab of its file."""
+    return Look(lab, namespace)
+
+
+@pytest.fixture
+def apply(kubectl: Kubectl, namespace: str) -> Apply:
+    """Makes VLLMServices in the test's own namespace."""
+    return applier(kubectl, namespace)

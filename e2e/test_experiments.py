@@ -11,7 +11,7 @@ from e2e.controlplane.kubectl import Kubectl
 from e2e.eventually import eventually
 from e2e.fleet.vllm import TIME_FACTOR
 from e2e.labrun import Lab, LabOptions
-from e2e.look import Apply, Look, applier
+from e2e.look import Apply, Look
 from plimsoll.api import names
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(400)]
@@ -44,16 +44,6 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture
 def kubectl(lab: Lab) -> Kubectl:
     return lab.plane.kubectl
-
-
-@pytest.fixture
-def look(lab: Lab, namespace: str) -> Look:
-    return Look(lab, namespace)
-
-
-@pytest.fixture
-def apply(kubectl: Kubectl, namespace: str) -> Apply:
-    return applier(kubectl, namespace)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 from e2e.controlplane.kubectl import Kubectl, KubectlError
 from e2e.eventually import eventually
 from e2e.labrun import Lab, LabOptions
-from e2e.look import Apply, Look, applier, manifest
+from e2e.look import Apply, Look, manifest
 from e2e.operator_process import Operator
 from e2e.watching import Watching
 from tests.kstatus import compute
@@ -39,16 +39,6 @@ def kubectl(lab: Lab) -> Kubectl:
 def operator(lab: Lab) -> Operator:
     assert lab.operator is not None
     return lab.operator
-
-
-@pytest.fixture
-def apply(kubectl: Kubectl, namespace: str) -> Apply:
-    return applier(kubectl, namespace)
-
-
-@pytest.fixture
-def look(lab: Lab, namespace: str) -> Look:
-    return Look(lab, namespace)
 
 
 def _container(look: Look, name: str) -> dict[str, Any]:

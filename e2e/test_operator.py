@@ -10,7 +10,7 @@ import pytest
 from e2e.controlplane.kubectl import Kubectl, KubectlError
 from e2e.eventually import eventually
 from e2e.labrun import CHECKOUT, Lab, LabOptions
-from e2e.look import H100, OWNED, Apply, Look, applier
+from e2e.look import H100, OWNED, Apply, Look
 from plimsoll.api import names
 
 pytestmark = pytest.mark.controlplane
@@ -32,16 +32,6 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture
 def kubectl(lab: Lab) -> Kubectl:
     return lab.plane.kubectl
-
-
-@pytest.fixture
-def apply(kubectl: Kubectl, namespace: str) -> Apply:
-    return applier(kubectl, namespace)
-
-
-@pytest.fixture
-def look(lab: Lab, namespace: str) -> Look:
-    return Look(lab, namespace)
 
 
 def test_a_service_becomes_a_serving_fleet_and_leaves_nothing(apply: Apply, look: Look) -> None:
@@ -75,8 +65,11 @@ def test_a_service_becomes_a_serving_fleet_and_leaves_nothing(apply: Apply, look
     assert budget["spec"]["selector"]["matchLabels"]["plimsoll.dev/track"] == "main"
     assert look.get("services", "svc")["spec"]["selector"]["app.kubernetes.io/instance"] == "svc"
 
-    reasons = {e["reason"] for e in look.all("events") if e["involvedObject"]["kind"] == names.KIND}
-    assert reasons == {"Feasible", "FleetReady"}
+    def reasons() -> set[str]:
+        return {e["reason"] for e in look.all("events") if e["involvedObject"]["kind"] == names.KIND}
+
+    eventually(lambda: "FleetReady" in reasons())  # events are written after the status that was waited for
+    assert reasons() == {"Feasible", "FleetReady"}
     look.kubectl("delete", "vllm", "svc", "-n", look.namespace)
     left = (*OWNED, "replicasets", "pods")
     eventually(lambda: not [obj for kind in left for obj in look.all(kind)], within_seconds=60)

@@ -75,16 +75,6 @@ def kubectl(lab: Lab) -> Kubectl:
     return lab.plane.kubectl
 
 
-@pytest.fixture
-def apply(kubectl: Kubectl, namespace: str) -> Apply:
-    return applier(kubectl, namespace)
-
-
-@pytest.fixture
-def look(lab: Lab, namespace: str) -> Look:
-    return Look(lab, namespace)
-
-
 @contextmanager
 def load(lab: Lab, look: Look, name: str, *, concurrency: float) -> Iterator[None]:
     """Requests of about 2.5 s each, so many at once, until the block is left; those under way then end."""

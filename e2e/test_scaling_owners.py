@@ -9,7 +9,7 @@ from e2e.controlplane.kubectl import Kubectl
 from e2e.eventually import eventually
 from e2e.external_metrics import ExternalMetrics
 from e2e.labrun import Lab, LabOptions
-from e2e.look import Apply, Look, applier
+from e2e.look import Apply, Look
 
 pytestmark = pytest.mark.controlplane
 
@@ -27,16 +27,6 @@ def lab() -> Iterator[Lab]:
 @pytest.fixture
 def kubectl(lab: Lab) -> Kubectl:
     return lab.plane.kubectl
-
-
-@pytest.fixture
-def apply(kubectl: Kubectl, namespace: str) -> Apply:
-    return applier(kubectl, namespace)
-
-
-@pytest.fixture
-def look(lab: Lab, namespace: str) -> Look:
-    return Look(lab, namespace)
 
 
 def count(look: Look, name: str) -> int:

@@ -40,6 +40,8 @@ LEAST_REPLICAS: Final = 2
 AIMS: Final[Mapping[str, Aim]] = {"DecodeBound": "token"}
 GATED_FLAGS: Final = frozenset({"--kv-cache-dtype"})
 """Flags of the settings that change answers: what was kept of them is for the engine and the GPU that were judged."""
+REFUSED_SECONDS: Final = 150.0
+"""For so long a write that the API server refuses is tried again before the experiment is given up."""
 TRIAL_PODS: Final = 2
 AT_ONCE_SECONDS: Final = 0.1
 
@@ -309,10 +311,15 @@ class Experiments:
                 seen.request, [manifest], trial_workload(seen.key.name, track), 1, seen.live
             )
             if applied.blocked:
-                return applied.blocked.message
+                return self._lasting(running, applied.blocked.message)
         if not running.gated:
             return ""
-        return await self.gates.bring(seen.request, seen.target, running, seen.live, self._trial_pods(seen.key))
+        pods = self._trial_pods(seen.key)
+        return self._lasting(running, await self.gates.bring(seen.request, seen.target, running, seen.live, pods))
+
+    def _lasting(self, running: Experiment, refused: str) -> str:
+        """A refusal, once it has lasted: one that is over soon ends no experiment."""
+        return refused if self.wall_seconds() - running.since > REFUSED_SECONDS else ""
 
     def _trial_pods(self, key: Key) -> list[PodState]:
         return [pod for pod in self.cache.pods(key, TRIAL_TRACKS) if pod.phase != "terminating"]

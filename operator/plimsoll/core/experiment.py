@@ -108,8 +108,8 @@ class Experiment:
 
     @property
     def behind_gate(self) -> bool:
-        """Whether its pods may not take users' requests (yet)."""
-        return self.gated and self.phase in ("Starting", "Gating")
+        """Whether its pods may not take users' requests (yet): nothing but what the gate found lets them in."""
+        return self.gated and not self.gate
 
     @property
     def on_trial(self) -> bool:

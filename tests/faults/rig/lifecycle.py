@@ -230,7 +230,7 @@ def _let_in(world: World) -> Any:
 
 def gated_world(words: str = GATE_PASSES, window_seconds: float = 15.0) -> World:
     """A world in which it is noticed when a request could meet fp8 before a gate has passed."""
-    chosen = replace(SETTINGS, experiment_window_seconds=window_seconds, experiments_per_day=1, gate_image="own:1")
+    chosen = replace(SETTINGS, experiment_window_seconds=window_seconds, gate_image="own:1")
     world = World(settings=chosen)
     world.ward.gate = lambda _: (30.0, 0, words)
 
@@ -322,6 +322,7 @@ scenario(
         _let_it_be_judged,
         _let_in,
         make=lambda: gated_world(window_seconds=60.0),
+        within_seconds=4800.0,
     )
 )
 scenario(
@@ -331,6 +332,7 @@ scenario(
         _let_it_be_judged,
         _ended("rolled back", "--kv-cache-dtype auto"),
         make=lambda: gated_world('{"score": 0.7, "threshold": 0.95}'),
+        within_seconds=2400.0,
     )
 )
 scenario(Scenario("lease hand-over", _second_operator, _end_the_leader, replicas(1)))

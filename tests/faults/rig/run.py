@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from plimsoll.adapters.ports import EVENTS, LEASES
+from plimsoll.adapters.ports import EVENTS, JOBS, LEASES
 from tests.faults.rig.endstate import State, differences, state
 from tests.faults.rig.scenario import Scenario
 from tests.faults.world.connection import Call
@@ -123,8 +123,9 @@ def play(world: World, scenario: Scenario, disturbance: Disturbance = CALM) -> O
 
 
 def written(call: Call) -> str:
-    """The object that a call writes, and by which door."""
-    return f"{call.kind.kind}/{call.subresource} {call.namespace}/{call.name}"
+    """The object that a call writes, and by which door; of a Job without the end of its name, that of one run."""
+    name = call.name.rpartition("-")[0] if call.kind == JOBS else call.name
+    return f"{call.kind.kind}/{call.subresource} {call.namespace}/{name}"
 
 
 def counts(call: Call) -> bool:

@@ -171,7 +171,12 @@ def gated(phase: Phase) -> Experiment:
         pytest.param(gated("Gating"), scene(), "Gating", id="no result yet"),
         pytest.param(gated("Gating"), scene(gate=PASSED), "Warming", id="passed"),
         pytest.param(gated("Gating"), scene(gate=PASSED, control=LOADING), "Gating", id="passed, and one is gone"),
-        pytest.param(gated("Warming"), scene(500, gate=FAILED), "Measuring", id="what was passed stays so"),
+        pytest.param(
+            replace(gated("Warming"), gate="score 1"),
+            scene(500, gate=FAILED),
+            "Measuring",
+            id="it stays passed",
+        ),
     ],
 )
 def test_how_a_gate_is_passed(experiment: Experiment, seen: Scene, phase: str) -> None:
@@ -208,6 +213,13 @@ def test_a_target_that_the_old_flags_missed_is_not_held_against_the_new_ones(
     kept = step(experiment, scene(pairs=windows(QUICK), late=judged), TIMING).experiment
     assert kept is not None
     assert (kept.phase, kept.late_before) == ("Keeping", late)
+
+
+def test_a_phase_alone_lets_nobody_in() -> None:
+    """Whatever a status says: pods are let in by what their gate found."""
+    assert gated("Measuring").behind_gate
+    assert not replace(gated("Measuring"), gate="score 1").behind_gate
+    assert not at("Measuring").behind_gate
 
 
 def test_what_a_gate_found_is_said_when_the_change_is_kept() -> None:
