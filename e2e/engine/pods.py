@@ -95,7 +95,10 @@ class Story:
             eventually(lambda: self._rolled(before), within_seconds=2 * SLOW_SECONDS)
         assert during.succeeded, during
         assert not during.failures, during.failures
-        self._tell(f"--max-num-seqs 32 -> 16 rolled out; {during.succeeded} requests meanwhile, none lost")
+        self._tell(
+            f"--max-num-seqs 32 -> 16 rolled out; {during.succeeded} requests meanwhile, none lost "
+            f"({during.asked_again.total()} asked again)"
+        )
 
     def ready(self) -> list[dict[str, Any]]:
         """Pods that are Ready and stay."""
@@ -139,6 +142,7 @@ class Story:
             output_tokens=output_tokens,
             seconds=900,
             at_once=at_once,
+            ask_again=True,  # a real server closes connections that were idle, and one may have been chosen just then
             enough=enough,
         )
         sending = fleet.submit(requests)

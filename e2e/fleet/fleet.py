@@ -124,11 +124,14 @@ class Fleet:
         output_tokens: int,
         seconds: float,
         at_once: int = sys.maxsize,
+        ask_again: bool = False,
         enough: Callable[[LoadReport], bool] = lambda _: False,
     ) -> LoadReport:
         """Requests to the Ready pods with these labels, as a client library behind a load balancer sends them."""
         targets = partial(self._targets, namespace, selector)
-        return await load.generate(targets, rate, prompt_tokens, output_tokens, seconds, at_once=at_once, enough=enough)
+        return await load.generate(
+            targets, rate, prompt_tokens, output_tokens, seconds, at_once=at_once, ask_again=ask_again, enough=enough
+        )
 
     def _targets(self, namespace: str, selector: Mapping[str, str]) -> list[Target]:
         return [
