@@ -29,7 +29,7 @@ test: setup ## the whole suite: unit, property, faults, real control plane
 	@sh tools/browser.sh
 	@$(PY) -m e2e.controlplane helm
 	@verbs=$$(mktemp -d) && trap 'rm -rf "$$verbs"' EXIT && export PLIMSOLL_E2E_VERBS=$$verbs && \
-		$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile && { $(PY) -m e2e.verbs $$verbs || echo 'LOOK: rights granted and rights used differ, as listed above'; }
+		$(PY) -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder && { $(PY) -m e2e.verbs $$verbs || echo 'LOOK: rights granted and rights used differ, as listed above'; }
 
 faults: setup ## the whole fault rig, and a table of results (CAMPAIGNS='crash stale', SCENARIOS='restart,deletion' for some, EVERY=20 for every 20th case)
 	@$(PY) -m tests.faults $(CAMPAIGNS)

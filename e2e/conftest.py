@@ -3,6 +3,7 @@
 import secrets
 import signal
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 
@@ -17,16 +18,36 @@ from e2e.look import Apply, Look, applier
 NODE_MONITOR_GRACE_SECONDS = 25
 
 
+LONGEST_FIRST: Final = (
+    "test_scaling",
+    "test_experiments",
+    "test_operator",
+    "test_metrics",
+    "test_rollouts",
+    "test_refusals",
+)
+"""Minutes each; a file is one worker's."""
+
 # A runner in the background ignores Ctrl-C, and so would every process a test starts and then interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test against real processes gets a second try, and the summary names it: docs/adr/0040."""
+    """A test against real processes gets a second try, and the summary names it: docs/adr/0040.
+
+    They come first, the longest files before all: their waiting goes beside what computes, not after it.
+    """
     for item in items:
         if _needs_control_plane(item):
             item.add_marker(pytest.mark.flaky(reruns=1))
+    items.sort(key=_when)
+
+
+def _when(item: pytest.Item) -> int:
+    if not _needs_control_plane(item):
+        return len(LONGEST_FIRST) + 1
+    return LONGEST_FIRST.index(item.path.stem) if item.path.stem in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
