@@ -112,7 +112,7 @@ class Experiments:
             return request
         judged = tuned.kept_flags(request, kept)
         if running and any(flags.get(flag) == judged.get(flag) for flag in GATED_FLAGS & judged.keys()):
-            return found if _as_judged(plan, running) else tuned.with_flags(request, _without(flags, GATED_FLAGS))
+            return found if _same_engine(plan, running) else tuned.with_flags(request, _without(flags, GATED_FLAGS))
         return found
 
     def trying(self, service: Mapping[str, Any]) -> bool:
@@ -304,8 +304,8 @@ class Experiments:
             if (DEPLOYMENTS, name) in seen.live:
                 continue
             revision = seen.target if track == names.TRACK_CONTROL else await self._tried(seen, flags)
-            if revision is None:
-                return "planning with it does not hold any more"
+            if isinstance(revision, str):
+                return revision
             manifest = trial_deployment(rollout.owner(seen.request), revision, track, gated=running.gated)
             applied = await self.children.bring(
                 seen.request, [manifest], trial_workload(seen.key.name, track), 1, seen.live
@@ -324,12 +324,20 @@ class Experiments:
     def _trial_pods(self, key: Key) -> list[PodState]:
         return [pod for pod in self.cache.pods(key, TRIAL_TRACKS) if pod.phase != "terminating"]
 
-    async def _tried(self, seen: Situation, flags: Mapping[str, str]) -> Revision | None:
-        """What the canary runs: the plan with the flag, and all others as they are kept."""
+    async def _tried(self, seen: Situation, flags: Mapping[str, str]) -> Revision | str:
+        """What the canary runs: the plan with the flag, and all others as they are kept; why there is none.
+
+        Planned anew, a service that names no version gets the newest: then two things would differ, not one.
+        """
         assert seen.target is not None  # noqa: S101 - asked only with one
         request = tuned.as_planned(tuned.with_flags(tuned.without_flags(seen.request), flags), seen.target)
         plan = await self.planner.plan(request)
-        return rollout.render(request, plan, 0) if isinstance(plan, Plan) else None
+        if not isinstance(plan, Plan):
+            return "planning with it does not hold any more"
+        if not _same_engine(plan, seen.target):
+            engine = f"vLLM {plan.choice.engine_version} on {plan.choice.gpu}"
+            return f"planned now it would run {engine}, and not as the fleet does: accept the new plan first"
+        return rollout.render(request, plan, 0)
 
 
 def by_itself(request: Request) -> frozenset[str]:
@@ -357,8 +365,8 @@ def _flags(record: Record, request: Request, kept: Sequence[Revision]) -> dict[s
     return flags
 
 
-def _as_judged(plan: Plan, running: Revision) -> bool:
-    """Whether a plan's engine and GPU are those that a quality gate has judged: those that run."""
+def _same_engine(plan: Plan, running: Revision) -> bool:
+    """Whether a plan's engine and GPU are those that run: what was found of one tells nothing of another."""
     choice = running.plan["choice"]
     return (plan.choice.engine_version, plan.choice.gpu) == (choice["engineVersion"], choice["gpu"])
 
