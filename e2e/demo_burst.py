@@ -1,6 +1,7 @@
 """The second half of the demo: more requests than the fleet can hold, and what becomes of them, as a live picture."""
 
 import json
+import math
 import subprocess
 import sys
 import time
@@ -71,12 +72,7 @@ def absorb(service: Callable[[], Json], name: str, namespace: str, prometheus: s
     Ends when the load is over and nothing waits any more, at the latest after LONGEST_SECONDS.
     """
     before = _decisions(service())
-    amount = {"--rate": RATE, "--prompt": PROMPT_TOKENS, "--output": OUTPUT_TOKENS, "--seconds": BURST_SECONDS}
-    options = [str(word) for pair in amount.items() for word in pair]
-    load = subprocess.Popen(
-        [sys.executable, "-m", "e2e.lab", "load", name, "-n", namespace, *options],
-        cwd=CHECKOUT, stdout=subprocess.PIPE, text=True,
-    )  # fmt: skip
+    load = start_load(name, namespace, RATE, PROMPT_TOKENS, OUTPUT_TOKENS, BURST_SECONDS)
     try:
         _draw(load, service, prometheus, f'namespace="{namespace}"')
         report, _ = load.communicate(timeout=LONGEST_SECONDS)
@@ -84,6 +80,23 @@ def absorb(service: Callable[[], Json], name: str, namespace: str, prometheus: s
         load.kill()
     answer: Json = json.loads(report)
     return answer, [made for made in _decisions(service()) if made not in before]
+
+
+def start_load(
+    name: str, namespace: str, rate: float, prompt_tokens: int, output_tokens: int, seconds: float
+) -> "subprocess.Popen[str]":
+    """Requests to a service of the lab; it prints its report when they are over, and they end with it."""
+    amount = {"--rate": rate, "--prompt": prompt_tokens, "--output": output_tokens, "--seconds": seconds}
+    options = [str(word) for pair in amount.items() for word in pair]
+    return subprocess.Popen(
+        [sys.executable, "-m", "e2e.lab", "load", name, "-n", namespace, *options],
+        cwd=CHECKOUT, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def waiting(prometheus: str, which: str) -> float | None:
+    """Requests that wait in all engines."""
+    return ask(prometheus, f"sum(vllm:num_requests_waiting{{{which}}})")
 
 
 def _draw(load: "subprocess.Popen[str]", service: Callable[[], Json], prometheus: str, which: str) -> None:
@@ -107,19 +120,19 @@ def _draw(load: "subprocess.Popen[str]", service: Callable[[], Json], prometheus
 def _figures(status: Json, prometheus: str, which: str) -> dict[str, float | None]:
     ready, _, wanted = status.get("summary", {}).get("replicas", "0/0").partition("/")
     usage = ask(prometheus, f"100 * avg(vllm:kv_cache_usage_perc{{{which}}})")
-    waiting = ask(prometheus, f"sum(vllm:num_requests_waiting{{{which}}})")
-    return {WAITING: waiting, USAGE: usage, READY: float(ready), WANTED: float(wanted)}
+    return {WAITING: waiting(prometheus, which), USAGE: usage, READY: float(ready), WANTED: float(wanted)}
 
 
 def ask(prometheus: str, query: str) -> float | None:
-    """One number of Prometheus; None when it has none."""
+    """One number of Prometheus; None when it has none, or none that is a number (a quantile of nothing)."""
     url = f"{prometheus}/api/v1/query?{urllib.parse.urlencode({'query': query})}"
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             result = json.loads(answer.read())["data"]["result"]
     except (urllib.error.URLError, TimeoutError):
         return None
-    return float(result[0]["value"][1]) if result else None
+    value = float(result[0]["value"][1]) if result else math.nan
+    return None if math.isnan(value) else value
 
 
 def _decisions(service: Json) -> list[Json]:

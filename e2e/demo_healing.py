@@ -1,8 +1,5 @@
 """The last act of the demo: a limit of the engine that is wrong for the traffic heals itself, while you watch."""
 
-import math
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,8 +7,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from e2e.demo_burst import ask, figure
-from e2e.labrun import CHECKOUT
+from e2e.demo_burst import ask, figure, start_load, waiting
 
 MANIFEST: Final = Path(__file__).with_name("demo_healing.yaml")
 NAME: Final = "wrong-by-mistake"
@@ -42,24 +38,19 @@ def heal(service: Callable[[], Json], namespace: str, prometheus: str) -> str:
         NotHealedError: nothing did, within LONGEST_SECONDS.
 
     """
-    amount = {"--rate": RATE, "--prompt": PROMPT_TOKENS, "--output": OUTPUT_TOKENS, "--seconds": LONGEST_SECONDS}
-    options = [str(word) for pair in amount.items() for word in pair]
-    load = subprocess.Popen(
-        [sys.executable, "-m", "e2e.lab", "load", NAME, "-n", namespace, *options],
-        cwd=CHECKOUT, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+    load = start_load(NAME, namespace, RATE, PROMPT_TOKENS, OUTPUT_TOKENS, LONGEST_SECONDS)
     try:
         return _watch(service, prometheus, f'namespace="{namespace}", pod=~"{NAME}-.*"')
     finally:
         load.kill()
-        load.wait()
+        load.communicate()
 
 
 def _watch(service: Callable[[], Json], prometheus: str, which: str) -> str:
     console, began, shown = Console(), time.monotonic(), ""
     while time.monotonic() - began < LONGEST_SECONDS:
         status = service().get("status", {})
-        line = told(status)
+        line = _told(status)
         if line != shown:
             console.print(f"[{time.monotonic() - began:5.1f} s] {line}", markup=False, highlight=False)
             console.print(f"          {_figures(prometheus, which)}", markup=False, highlight=False)
@@ -78,16 +69,12 @@ def _watch(service: Callable[[], Json], prometheus: str, which: str) -> str:
 def _recover(console: Console, prometheus: str, which: str) -> None:
     """What waited for the old flags is worked off by the new ones."""
     began = time.monotonic()
-    while time.monotonic() - began < RECOVERS_SECONDS and (_waiting(prometheus, which) or 0.0) > FEW:
+    while time.monotonic() - began < RECOVERS_SECONDS and (waiting(prometheus, which) or 0.0) > FEW:
         time.sleep(10 * POLL_SECONDS)
         console.print(f"          {_figures(prometheus, which)}", markup=False, highlight=False)
 
 
-def _waiting(prometheus: str, which: str) -> float | None:
-    return ask(prometheus, f"sum(vllm:num_requests_waiting{{{which}}})")
-
-
-def told(status: Mapping[str, Any]) -> str:
+def _told(status: Mapping[str, Any]) -> str:
     """What limits the service, and what is done about it, in the operator's own words."""
     experimenting: Json = next((c for c in status.get("conditions") or () if c["type"] == "Experimenting"), {})
     finding = status.get("observed", {}).get("bottleneck", "nothing known yet")
@@ -97,6 +84,5 @@ def told(status: Mapping[str, Any]) -> str:
 def _figures(prometheus: str, which: str) -> str:
     first = f"vllm:time_to_first_token_seconds_bucket{{{which}}}"
     slow = ask(prometheus, f"histogram_quantile(0.95, sum by (le) (rate({first}[10s])))")
-    waiting = _waiting(prometheus, which)
-    seconds = "unknown" if slow is None or math.isnan(slow) else f"{slow:.1f} s"
-    return f"p95 of time to first token {seconds}, requests waiting {figure(waiting)}"
+    seconds = "unknown" if slow is None else f"{slow:.1f} s"
+    return f"p95 of time to first token {seconds}, requests waiting {figure(waiting(prometheus, which))}"
