@@ -11,6 +11,7 @@ import yaml
 
 from plimsoll.api import names
 from plimsoll.cli.sources import MOST_BYTES, Bad
+from plimsoll.core.experiment import word
 from plimsoll.core.ledger import CORRECTION, EVENT, PLAN
 from plimsoll.core.manifests.revision import Revision, read_revision
 from plimsoll.core.plan.words import Section
@@ -157,10 +158,15 @@ def _revision(obj: Object) -> Revision | None:
 
 def _ended(past: Object) -> Entry:
     """An experiment's end as a decision about it."""
-    word = "".join(part.capitalize() for part in str(past.get("outcome", "")).split())
     flag = past.get("flag")
     step = {"from": f"{flag} {past.get('from')}", "to": f"{flag} {past.get('to')}"}
-    return {"time": past.get("time"), "kind": "Retune", **step, "reason": word, "message": past.get("why")}
+    return {
+        "time": past.get("time"),
+        "kind": "Retune",
+        **step,
+        "reason": word(str(past.get("outcome", ""))),
+        "message": past.get("why"),
+    }
 
 
 def _same(past: Entry, decision: Entry) -> bool:

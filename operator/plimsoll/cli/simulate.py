@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
+from pydantic.alias_generators import to_camel
 
 from plimsoll.api.units import duration_seconds
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
@@ -99,13 +100,7 @@ def simulate(  # noqa: PLR0917 - a command has as many options as it has
 
 def result_of(found: Figures) -> dict[str, Any]:
     """The contract's names; a figure that is not known is null."""
-    named = {"gpu_hours": "gpuHours", "slo_attainment": "sloAttainment", "preemptions_per_1000": "preemptionsPer1000"}
-    return {named.get(key, _camel(key)): value for key, value in asdict(found).items()}
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
+    return {to_camel(key): value for key, value in asdict(found).items()}
 
 
 def _speed(requests: int, wall_seconds: float) -> dict[str, float]:

@@ -190,7 +190,7 @@ class Next:
     past: Past | None = None
 
 
-def word(outcome: Outcome) -> str:
+def word(outcome: str) -> str:
     """An outcome as one word, as decisions have it: ``RolledBack``."""
     return "".join(part.capitalize() for part in outcome.split())
 

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from pydantic.alias_generators import to_camel
+
 from plimsoll.core.signals import FleetView, Sample, Signal
 
 ENOUGH_REQUESTS: Final = 100
@@ -183,10 +185,9 @@ def from_status(found: Sequence[Mapping[str, Any]]) -> tuple[Day, ...]:
     return tuple(Day(**{k: each[outside] for k, outside in _OUTSIDE.items() if outside in each}) for each in found)
 
 
-_OUTSIDE: Final[Mapping[str, str]] = {
-    field.name: "".join(w.capitalize() if i else w for i, w in enumerate(field.name.split("_")))
-    for field in fields(Day)
-} | {"hit_percent": "prefixHitPercent"}
+_OUTSIDE: Final[Mapping[str, str]] = {field.name: to_camel(field.name) for field in fields(Day)} | {
+    "hit_percent": "prefixHitPercent"
+}
 
 
 def _hits(view: FleetView) -> tuple[float, float]:

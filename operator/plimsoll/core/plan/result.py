@@ -5,6 +5,8 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal
 
+from pydantic.alias_generators import to_camel
+
 from plimsoll.core.lifecycle.figures import Drain, Host, Startup
 from plimsoll.core.policy import PodPolicy
 
@@ -164,9 +166,4 @@ def to_json(value: Any) -> Any:  # noqa: ANN401 - any dataclass of this module
 def _keys(kind: type) -> tuple[tuple[str, str], ...]:
     """Keys outside, and the fields they are of."""
     names = [each.name for each in fields(kind) if each.name not in _UNREPORTED]
-    return tuple((_OUTSIDE.get(name, _camel(name)), name) for name in names)
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(part.capitalize() for part in rest)
+    return tuple((_OUTSIDE.get(name, to_camel(name)), name) for name in names)
