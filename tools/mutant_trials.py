@@ -11,9 +11,11 @@ import importlib
 import importlib.abc
 import importlib.machinery
 import json
+import math
 import os
 import resource
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -41,9 +43,14 @@ class TestsFailError(Exception):
     """The tests fail without any change."""
 
 
-def in_place(tests: Sequence[Path], module: str, path: Path, trees: Sequence[ast.Module]) -> list[Fate]:
-    """What becomes of each changed tree, when only the code of the changed function is replaced."""
-    trials = _Trials(module, path, trees)
+def in_place(
+    tests: Sequence[Path], module: str, path: Path, trees: Sequence[ast.Module], longest_seconds: float = math.inf
+) -> list[Fate]:
+    """What becomes of each changed tree, when only the code of the changed function is replaced.
+
+    Without the tests that take longer, in seconds of CPU.
+    """
+    trials = _Trials(module, path, trees, longest_seconds)
 
     def work() -> list[Fate]:
         _pytest(tests, trials)
@@ -101,11 +108,12 @@ def _forked(work: Callable[[], Any], cpu_seconds: int = resource.RLIM_INFINITY) 
 class _Trials:
     """A plugin of pytest that runs the collected tests once for each change, the quick files first."""
 
-    def __init__(self, module: str, path: Path, trees: Sequence[ast.Module]) -> None:
+    def __init__(self, module: str, path: Path, trees: Sequence[ast.Module], longest_seconds: float) -> None:
         self.fates: list[Fate] = []
         self._module, self._path, self._trees = module, str(path), trees
+        self._longest_seconds = longest_seconds
         self._ran: set[CodeType] = set()
-        self._seconds = Counter[str]()
+        self._seconds: dict[str, float] = {}
 
     def pytest_sessionstart(self) -> None:
         sys.settrace(self._note)
@@ -115,8 +123,12 @@ class _Trials:
         if frame.f_code.co_filename == self._path:
             self._ran.add(frame.f_code)
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._seconds[report.nodeid] += report.duration
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        began = time.process_time()
+        done = yield
+        self._seconds[item.nodeid] = time.process_time() - began
+        return done
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -127,6 +139,8 @@ class _Trials:
         gc.freeze()
         seconds, usual = _forked(lambda: _passes(session) and self._seconds, USUAL_SECONDS)
         if seconds:
+            session.items[:] = [item for item in session.items if seconds[item.nodeid] <= self._longest_seconds]
+            usual = min(usual, sum(seconds[item.nodeid] for item in session.items))
             _quick_first(session.items, seconds)
             self.fates = [self._fate(session, _changed(ours, tree, self._path), usual) for tree in self._trees]
         return True
@@ -155,8 +169,8 @@ def _quick_first(items: list[pytest.Item], seconds: dict[str, float]) -> None:
     """File by file, since a file's tests may share a fixture."""
     of_file = Counter[Path]()
     for item in items:
-        of_file[item.path] += seconds.get(item.nodeid, 0.0)  # type: ignore[assignment]
-    items.sort(key=lambda item: (of_file[item.path], str(item.path), seconds.get(item.nodeid, 0.0)))
+        of_file[item.path] += seconds[item.nodeid]  # type: ignore[assignment]
+    items.sort(key=lambda item: (of_file[item.path], str(item.path), seconds[item.nodeid]))
 
 
 def _changed(ours: Sequence[FunctionType], tree: ast.Module, path: str) -> list[tuple[FunctionType, CodeType]]:

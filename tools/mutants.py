@@ -11,6 +11,7 @@ import argparse
 import ast
 import copy
 import importlib
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -152,7 +153,7 @@ class Found:
         return 1 - len(self.survivors) / self.tried if self.tried else 1.0
 
 
-def examine(path: Path, sample: int, seed: int, stages: int) -> Found:
+def examine(path: Path, sample: int, seed: int, stages: int, longest_seconds: float) -> Found:
     """Try the module's mutants, at most ``sample`` of them (0: all), on the tests of so many stages."""
     module, known = _module(path), _equivalent(path)
     found = [mutant for mutant in mutants(path.read_text(encoding="utf-8")) if mutant.name not in known]
@@ -160,7 +161,7 @@ def examine(path: Path, sample: int, seed: int, stages: int) -> Found:
         found = Random(seed).sample(found, sample)  # noqa: S311 - the same sample for the same seed
     alive = found
     for tests in islice(_stages(module), stages):
-        alive = _survivors(tests, module, path, alive) if alive and tests else alive
+        alive = _survivors(tests, module, path, alive, longest_seconds) if alive and tests else alive
     return Found(module, len(found), tuple(alive))
 
 
@@ -173,9 +174,11 @@ def _stages(module: str) -> Iterator[list[Path]]:
     yield [test for test in _indirect(module) if test not in direct]
 
 
-def _survivors(tests: Sequence[Path], module: str, path: Path, found: Sequence[Mutant]) -> list[Mutant]:
+def _survivors(
+    tests: Sequence[Path], module: str, path: Path, found: Sequence[Mutant], longest_seconds: float
+) -> list[Mutant]:
     try:
-        fates = in_place(tests, module, path, [mutant.tree for mutant in found])
+        fates = in_place(tests, module, path, [mutant.tree for mutant in found], longest_seconds)
         untold = [mutant for mutant, fate in zip(found, fates, strict=True) if fate == "untold"]
         told = iter(on_import(tests, module, path, [mutant.tree for mutant in untold]) if untold else ())
     except TestsFailError:
@@ -209,6 +212,9 @@ def main() -> int:
     parser.add_argument(
         "--stages", type=int, default=3, help="1: tests of its name; 2: and those that import it; 3: all"
     )
+    parser.add_argument(
+        "--longest", type=float, default=math.inf, help="seconds of CPU; tests that take longer are left out"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--goal", type=float, default=85.0, help="percent killed of each module")
     options = parser.parse_args()
@@ -217,7 +223,7 @@ def main() -> int:
     results = []
     print(f"{'module':44}{'mutants':>9}{'killed':>9}{'share':>9}", flush=True)
     for path in _paths(options.modules):
-        found = examine(path, options.sample, options.seed, options.stages)
+        found = examine(path, options.sample, options.seed, options.stages, options.longest)
         results.append(found)
         killed = found.tried - len(found.survivors)
         print(f"{found.module:44}{found.tried:>9}{killed:>9}{found.share:>9.0%}", flush=True)
