@@ -238,8 +238,16 @@ def gated_world(words: str = GATE_PASSES, window_seconds: float = 15.0) -> World
     world = World(settings=chosen)
     world.ward.gate = lambda _: (30.0, 0, words)
 
+    takes_fp8: dict[str, bool] = {}
+
+    def bold_pod(pod: Mapping[str, Any]) -> bool:
+        uid = pod["metadata"]["uid"]
+        if uid not in takes_fp8:
+            takes_fp8[uid] = "fp8" in str(pod["spec"]["containers"])
+        return takes_fp8[uid] and is_ready_pod(pod)
+
     def watch() -> None:
-        bold = [pod["metadata"]["name"] for pod in world.pods() if is_ready_pod(pod) and "fp8" in str(pod["spec"])]
+        bold = [pod["metadata"]["name"] for pod in world.pods() if bold_pod(pod)]
         if bold and (not world.jobs.passed or words != GATE_PASSES):
             world.unexpected.found.append(f"{bold[0]} takes requests, and no gate has passed")
 
