@@ -17,7 +17,7 @@ from plimsoll.core.signals import Stale
 STEADY_TICKS: Final = 8
 """So many ticks alike before any is passed over: evidence is complete by then, and new replicas have settled."""
 SETTLED_TICKS: Final = 40
-"""So many ticks alike, and only every so many-th is looked at: ten minutes at the usual interval, as often as a sweep."""
+"""So many ticks alike, and only every so many-th is looked at: ten minutes at the usual interval, as a sweep does."""
 RESTLESS_EVERY: Final = 3
 SETTLING_EVERY: Final = 8
 

@@ -62,6 +62,8 @@ class Sampler:
         self._ran: list[Key] = []
         self.lulls = Lulls()
         self._percentiles: dict[Key, int] = {}
+        self._joined: tuple[object, Look | None] = None, None
+        """The last answer, and what it was about: one reconcile asks for it several times."""
         self._told: tuple[str, ...] = ()
 
     @property
@@ -88,7 +90,14 @@ class Sampler:
 
     def look(self, key: Key) -> Look | None:
         """The service's fleet at the newest tick; None when no Prometheus is configured or none was sampled yet."""
-        found, service = self.newest, self._cache.get(SERVICES, *key)
+        found = self.newest
+        at = (key, found.tick if found else 0, self._cache.mark())
+        if at != self._joined[0]:
+            self._joined = at, self._join(key, found)
+        return self._joined[1]
+
+    def _join(self, key: Key, found: Sampling | None) -> Look | None:
+        service = self._cache.get(SERVICES, *key)
         if found is None or service is None:
             self._percentiles.pop(key, None)
             return None

@@ -98,6 +98,8 @@ def read_demand(spec: VLLMServiceSpec, learned: LearnedLoad = NOTHING_LEARNED) -
 
 def _counted(load: LoadSpec, learned: LearnedLoad, context_tokens: int) -> LoadSpec:
     """The load with what was learned in place of what was declared, within the context of today."""
+    if learned == NOTHING_LEARNED:
+        return load
     found: dict[str, Any] = {key: value for key, value in learned.to_dict().items() if key in LoadSpec.model_fields}
     if learned.prompt_tokens is not None:
         found["prompt_tokens"] = min(learned.prompt_tokens, max(1, context_tokens - 1))
@@ -114,6 +116,8 @@ def _counted(load: LoadSpec, learned: LearnedLoad, context_tokens: int) -> LoadS
 
 def _notes(load: LoadSpec, learned: LearnedLoad) -> Iterator[str]:
     """What counts as it was observed, each with what is declared."""
+    if learned == NOTHING_LEARNED:
+        return
     told = []
     for name, value in learned.to_dict().items():
         declared = getattr(load, name, None)
