@@ -61,6 +61,9 @@ class Cache:
     _pods: dict[Key, dict[str, None]] = field(default_factory=dict)
     _children: dict[Key, dict[tuple[Kind, str], None]] = field(default_factory=dict)
     _sequence: int = 0
+    _read: dict[tuple[Kind, str], tuple[_Stored, dict[str, Any]]] = field(default_factory=dict)
+    """Objects of the service that was read last: one reconcile reads each of them several times."""
+    _read_of: Key | None = None
 
     def put(self, kind: Kind, obj: Mapping[str, Any]) -> Key | None:
         """Remember the object; the key of the service to look at again, or None when nothing relevant changed."""
@@ -109,13 +112,18 @@ class Cache:
         yield from self._objects.get(SERVICES, {})
 
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
-        """An object as last seen (trimmed, with the version it was seen at), or None."""
+        """An object as last seen (trimmed, with the version it was seen at), or None. Nobody may change it."""
         stored = self._objects.get(kind, {}).get(Key(namespace, name))
         if stored is None or not isinstance(stored.body, bytes):
             return None
-        found: dict[str, Any] = json.loads(stored.body)
-        if stored.version:
-            found["metadata"]["resourceVersion"] = str(stored.version)
+        if self._read_of != stored.service:
+            self._read_of, self._read = stored.service, {}
+        before, found = self._read.get((kind, name), (None, {}))
+        if before is not stored:
+            found = json.loads(stored.body)
+            if stored.version:
+                found["metadata"]["resourceVersion"] = str(stored.version)
+            self._read[kind, name] = stored, found
         return found
 
     def children(self, service: Key) -> dict[tuple[Kind, str], dict[str, Any]]:

@@ -18,7 +18,7 @@ from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.creation import Creation
-from plimsoll.control.experiments import Experiments, Situation, failed_changes
+from plimsoll.control.experiments import Experiments
 from plimsoll.control.fleets import Fleets, limited
 from plimsoll.control.observer import Observer
 from plimsoll.control.patience import Patience
@@ -26,6 +26,7 @@ from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
 from plimsoll.control.scaler import Fleet, Scaler
+from plimsoll.control.situation import Situation, failed_changes
 from plimsoll.control.survey import Survey
 from plimsoll.control.traffic import TrafficWatch
 from plimsoll.core import hindrance, hold, learn, observe, replan, rollout, speed

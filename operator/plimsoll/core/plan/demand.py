@@ -1,7 +1,7 @@
 """What the traffic asks of a service: requests at once or a second, their lengths, and the latency they must meet."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from plimsoll.api.units import duration_seconds
@@ -29,7 +29,7 @@ class LearnedLoad:
 
     def to_dict(self) -> dict[str, float]:
         """What was learned; for a revision's data."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        return {key: value for key, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LearnedLoad":
