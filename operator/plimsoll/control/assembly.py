@@ -141,6 +141,8 @@ class Operator:
             tuning(settings.scale_down_seconds, settings.metrics_interval_seconds),
             blind,
         )
+        sampler.lulls.restless = scaler.restless
+        sampler.lulls.again = traffic.again
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, outside.inventory), Postmortem(cluster)
         turns = Turns(fenced, clock.monotonic)

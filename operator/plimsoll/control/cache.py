@@ -94,7 +94,7 @@ class Cache:
         return self._forget(kind, address)
 
     def mark(self) -> int:
-        """A point in time: what is put later is newer than a listing that starts now."""
+        """A point in time: it moves with all that is put or forgotten, and what is put later is newer than it."""
         return self._sequence
 
     def prune(self, kind: Kind, listed: Iterable[Key], since: int, namespace: str | None = None) -> set[Key]:
@@ -148,6 +148,7 @@ class Cache:
             self._children.setdefault(service, {})[kind, name] = None
 
     def _forget(self, kind: Kind, address: Key) -> Key:
+        self._sequence += 1
         service = self._objects[kind].pop(address).service
         if kind is PODS:
             self._pods.get(service, {}).pop(address.name, None)

@@ -116,6 +116,8 @@ def _counted(load: LoadSpec, learned: LearnedLoad, context_tokens: int) -> LoadS
 
 def _notes(load: LoadSpec, learned: LearnedLoad) -> Iterator[str]:
     """What counts as it was observed, each with what is declared."""
+    if learned == NOTHING_LEARNED:
+        return
     told = []
     for name, value in learned.to_dict().items():
         declared = getattr(load, name, None)
