@@ -18,6 +18,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any, Final, Literal
@@ -56,7 +57,7 @@ def in_place(
         _pytest(tests, trials)
         return trials.fates
 
-    fates, _ = _forked(work)
+    fates: list[Fate] | None = _forked(work)[0]
     if not fates:
         raise TestsFailError
     return fates
@@ -72,7 +73,8 @@ def on_import(tests: Sequence[Path], module: str, path: Path, trees: Sequence[as
         sys.meta_path.insert(0, _Finder(module, _Loader(path, tree)))
         return _pytest(tests) == 0
 
-    return ["lives" if _forked(lambda tree=tree: work(tree), _allowed(usual))[0] else "killed" for tree in trees]
+    passes = (_forked(partial(work, tree), _allowed(usual))[0] for tree in trees)
+    return ["lives" if each else "killed" for each in passes]
 
 
 def _pytest(tests: Sequence[Path], *plugins: object) -> int:

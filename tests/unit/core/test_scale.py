@@ -172,13 +172,13 @@ def busy(count: int, **figures: float) -> FleetView:
 def test_what_is_remembered_is_the_need_by_the_targets_of_the_way_down(view: FleetView, need: float) -> None:
     history = calm()
     decided(view, len(view.pods), history)
-    assert history.needs[-1] == (0.0, pytest.approx(need))
+    assert history.needs[-1][1] == pytest.approx(need)
 
 
 def test_on_the_way_down_prompts_have_a_tenth_of_the_time_at_least() -> None:
     history = calm()
     decide(CAPACITY, busy(2, PROMPT_TOKENS=8000), State(2), LIMITS, history, 0.0, Tuning(compute_gap=0.55))
-    assert history.needs[-1] == (0.0, pytest.approx(1.6 / 0.1))
+    assert history.needs[-1][1] == pytest.approx(1.6 / 0.1)
 
 
 def test_enough_is_held_in_the_words_of_what_is_needed() -> None:
