@@ -136,7 +136,7 @@ def test_while_it_waits_the_old_pods_count_with_their_own_size_and_keep_their_wa
 
 
 def test_a_replica_over_several_nodes_takes_the_gpus_of_all() -> None:
-    wide = dataclasses.replace(NEW, nodes=2)
+    wide = dataclasses.replace(NEW, plan={"choice": {"nodesPerReplica": 2}})
     step = next_step(wide, [OLD, wide], _live(4), 2, Policy(4, room=FULL), Progress(4, 0))
     assert (step.revision, step.replicas) == (OLD, 2)
 
