@@ -168,7 +168,7 @@ def examine(path: Path, sample: int, seed: int, stages: int, longest_seconds: fl
 def _stages(module: str) -> Iterator[list[Path]]:
     """Tests from the nearest to the farthest: most mutants end at the first."""
     direct, own = importers(module, TESTS), f"test_{module.rpartition('.')[2]}"
-    nearest = [test for test in direct if test.stem == own]
+    nearest = [test for test in direct if test.stem == own or test.stem.startswith(f"{own}_")]
     yield nearest
     yield [test for test in direct if test not in nearest]
     yield [test for test in _indirect(module) if test not in direct]
