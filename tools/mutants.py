@@ -28,9 +28,10 @@ PACKAGE: Final = ROOT / "operator" / "plimsoll"
 TESTS: Final = sorted(
     path for room in ("unit", "property", "faults") for path in (ROOT / "tests" / room).rglob("test_*.py")
 )
+# What they answer is done: replicas, templates, flags, who leads, and whether any of that may be now.
 DECIDERS: Final = (
     "demand", "sizing", "replica", "limits", "budget", "activation", "diagnose", "outlook", "conditions", "rollout",
-    "steps", "surge", "signals", "scale",
+    "steps", "surge", "signals", "scale", "handover", "election", "experiment", "judge", "retune", "freeze", "gate",
 )  # fmt: skip
 EQUIVALENT: Final = ROOT / "tools" / "equivalent_mutants.txt"
 LIBRARIES: Final = ("pytest", "hypothesis", "pydantic", "yaml", "plimsoll.api.status", "plimsoll.api.v1alpha1")
