@@ -33,6 +33,7 @@ CALM = replace(CONTROL, waiting=0.0)
         # Of twenty the next keeps 1/20, and 11/100 when that is corrected for so short a series.
         pytest.param([1.0, 1.0, -1.0, -1.0] * 5, 1, 2.76 * math.sqrt(111 / 89 / 19), id="a little is kept"),
         pytest.param([1.0] * 10 + [-1.0] * 10, 1, 2.76 * math.sqrt(39 / 19), id="nearly all is kept"),
+        pytest.param([3.0, 1.0, -1.0, -3.0] * 5, 1, 2.76 * math.sqrt(5 / 19), id="large ones weigh more: none is kept"),
         pytest.param([0.5] * 10, 5, 0.0, id="always the same"),
     ],
 )

@@ -87,7 +87,7 @@ def test_what_a_deployment_is_told(way: Way, surge: int, unavailable: int | str)
             id="of more the rest is counted",
         ),
         pytest.param(
-            Room(tainted={node: "team=x:NoSchedule" for node in "dcba"}),
+            Room(tainted=dict.fromkeys("dcba", "team=x:NoSchedule")),
             "no node takes another pod: " + ", ".join(f"{node} has the taint team=x:NoSchedule" for node in "abc"),
             id="taints",
         ),
