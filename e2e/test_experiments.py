@@ -120,14 +120,21 @@ class Side:
 
     look: Look
     seen: Watching
-    pods: dict[str, set[str]]
-    """Of each service, before there was any load."""
+    before: dict[str, tuple[int, set[str]]]
+    """Of each service without load: the generation of its Deployment, and its pods."""
 
-    def deployments(self, name: str) -> set[tuple[str, int]]:
-        """All that a service ever had, each with every generation of its spec."""
+    def untouched(self, name: str) -> bool:
+        """The fleet's Deployment is what it was, all the time, and so are its pods."""
+        seen = {m["generation"] for m in self._deployments(name) if m["name"] == name}
+        return (seen, _uids(self.look, name)) == ({self.before[name][0]}, self.before[name][1])
+
+    def beside(self, name: str) -> set[str]:
+        """Deployments that the service has had beside its fleet's."""
+        return {meta["name"] for meta in self._deployments(name)} - {name}
+
+    def _deployments(self, name: str) -> list[Json]:
         found = (state["metadata"] for state in self.seen.states())
-        mine = (m for m in found if m["labels"][names.LABEL_SERVICE] == name)
-        return {(meta["name"], meta["generation"]) for meta in mine}
+        return [meta for meta in found if meta["labels"][names.LABEL_SERVICE] == name]
 
 
 def _delete_the_canary(lab: Lab, look: Look, name: str) -> None:
@@ -165,14 +172,14 @@ def side(lab: Lab, kubectl: Kubectl) -> Iterator[Side]:
         apply(name, **spec, podTemplate=_slowed(0.02))
     for name in specs:
         look.until(name, "Ready", "True")
-    pods = {name: _uids(look, name) for name in specs}
+    before = {name: (_generation(look, name), _uids(look, name)) for name in specs}
     with Watching(kubectl, "deployments", "-n", namespace) as seen, ExitStack() as loads:
         for name in specs:
             loads.enter_context(load(lab, look, name, at_once=FEW if name == "slow" else TOO_MANY))
         for name, fail in FAILURES.items():
             _until_it_takes_requests(look, name)
             fail(lab, look, name)
-        yield Side(look, seen, pods)
+        yield Side(look, seen, before)
     kubectl("delete", "namespace", namespace, "--wait=false")
 
 
@@ -188,9 +195,9 @@ def test_a_canary_that_fails_changes_nothing_and_is_not_tried_again(side: Side, 
     look = side.look
     eventually(lambda: _outcome(look, name) == "rolled back", within_seconds=90, otherwise=lambda: _story(look, name))
     assert look.get("vllmservices", name)["status"]["tuning"]["past"][-1]["why"].startswith(why)
-    eventually(lambda: _uids(look, name) == side.pods[name])
+    eventually(lambda: side.untouched(name))  # once canary and control are gone
     assert BEFORE in _args(look, name)
-    assert side.deployments(name) == {(name, 1), (f"{name}-canary", 1), (f"{name}-control", 1)}
+    assert side.beside(name) == {f"{name}-canary", f"{name}-control"}
     look.observed(name, "SequenceCapBound")  # as before: without canary and control many wait again
     said = look.until(name, names.EXPERIMENTING, "False", "NoExperiment")["message"]
     assert f"the last one (--max-num-seqs 32): rolled back, {why}" in said
@@ -211,13 +218,13 @@ def test_under_the_same_pressure_nothing_is_touched(side: Side, name: str, findi
     eventually(lambda: all(_outcome(look, other) for other in FAILURES), within_seconds=120)
     look.observed(name, finding)
     look.until(name, names.EXPERIMENTING, "False", reason)
-    assert side.deployments(name) == {(name, 1)}
-    assert _uids(look, name) == side.pods[name]
+    assert side.untouched(name)
+    assert side.beside(name) == set()
     service = look.get("vllmservices", name)
     assert service["metadata"]["generation"] == 1
     assert "tuning" not in service["status"]
     assert service["status"].get("recommendation", {}).get("setting") == ("MaxNumSeqs" if name == "told" else None)
-    assert len(look.all("controllerrevisions")) == len(side.pods)
+    assert len(look.all("controllerrevisions")) == len(side.before)
 
 
 def _slowed(factor: float) -> Json:
@@ -233,6 +240,10 @@ def _args(look: Look, name: str) -> list[str]:
         f"{arg}={after}" if not after.startswith("--") else arg
         for arg, after in zip(args, [*args[1:], "--"], strict=True)
     ] + args
+
+
+def _generation(look: Look, name: str) -> int:
+    return int(look.get("deployments", name)["metadata"]["generation"])
 
 
 def _deployments(look: Look) -> set[str]:
