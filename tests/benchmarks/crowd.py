@@ -57,10 +57,13 @@ async def start(operator: Operator) -> None:
 
 
 async def served(admin: KubeCluster, operator: Operator) -> None:
-    """Wait until every service says something of its present spec, and nothing more is written."""
-    while await unreported(admin) > 0:  # noqa: ASYNC110 - the API server raises no event of ours
-        await asyncio.sleep(0.2)
+    """Wait until every service says something of its present spec, and nothing more is written.
+
+    All are listed only when writes have stopped: a thousand statuses a second are more work than the operator makes.
+    """
     await settled(operator)
+    while await unreported(admin) > 0:
+        await settled(operator)
 
 
 async def settled(operator: Operator) -> None:

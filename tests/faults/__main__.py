@@ -36,9 +36,9 @@ class Row:
     late_seconds: float = 0.0
 
     def add(self, verdict: Verdict) -> None:
-        """Count one case."""
-        self.cases += 1
-        self.converged += not verdict.wrong
+        """Count one run, and the cases that it stands for."""
+        self.cases += verdict.cases
+        self.converged += 0 if verdict.wrong else verdict.cases
         self.extra_writes = max(self.extra_writes, verdict.extra_writes)
         self.late_seconds = max(self.late_seconds, verdict.late_seconds)
 

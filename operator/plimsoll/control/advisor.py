@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from plimsoll.control.beginnings import by_itself
 from plimsoll.control.cache import Key
-from plimsoll.control.experiments import by_itself
 from plimsoll.control.planning import Planner
 from plimsoll.core import retune
 from plimsoll.core.diagnose import Finding

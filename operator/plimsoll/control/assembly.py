@@ -11,6 +11,7 @@ from plimsoll.adapters.ports import CHILDREN, PODS, Clock, Cluster, LeaseStore, 
 from plimsoll.control.activations import Activations
 from plimsoll.control.advisor import Advisor
 from plimsoll.control.autoscalers import Autoscalers
+from plimsoll.control.beginnings import Beginnings
 from plimsoll.control.beside import Beside
 from plimsoll.control.budgets import Budgets
 from plimsoll.control.cache import Cache, Key
@@ -38,6 +39,7 @@ from plimsoll.control.supervise import first_of, keep_running
 from plimsoll.control.survey import Survey
 from plimsoll.control.sweep import Sweep
 from plimsoll.control.traffic import TrafficWatch
+from plimsoll.control.trial_pods import TrialPods
 from plimsoll.control.turns import Turns
 from plimsoll.control.watch import Watch
 from plimsoll.control.workqueue import WorkQueue
@@ -139,22 +141,24 @@ class Operator:
             tuning(settings.scale_down_seconds, settings.metrics_interval_seconds),
             blind,
         )
+        sampler.lulls.restless = scaler.restless
+        sampler.lulls.again = traffic.again
         autoscalers = Autoscalers(cluster, cache, queue, settings.namespaces, clock.monotonic)
         survey, postmortem = Survey(cluster, clock.monotonic, outside.inventory), Postmortem(cluster)
         turns = Turns(fenced, clock.monotonic)
         children = Children(fenced, cache, turns, sweep.unlisted, optional.of)
         beside = Beside(children, optional.of, settings.pod_monitor_labels)
         gates = Gates(fenced, cache, children, outside.policy.allow, settings.gate_image)
+        timing = ExperimentTiming(settings.experiment_window_seconds, a_day=settings.experiments_per_day)
         experiments = Experiments(
             outside.metrics,
             settings.prometheus.labels,
-            cache,
             planner,
-            children,
-            survey,
             gates,
+            Beginnings(survey, gates, clock.wall_seconds, timing),
+            TrialPods(cache, planner, children, gates, clock.wall_seconds),
             clock.wall_seconds,
-            ExperimentTiming(settings.experiment_window_seconds, a_day=settings.experiments_per_day),
+            timing,
         )
         reconciler = Reconciler(
             cache,

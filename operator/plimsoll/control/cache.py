@@ -61,6 +61,9 @@ class Cache:
     _pods: dict[Key, dict[str, None]] = field(default_factory=dict)
     _children: dict[Key, dict[tuple[Kind, str], None]] = field(default_factory=dict)
     _sequence: int = 0
+    _read: dict[tuple[Kind, str], tuple[_Stored, dict[str, Any]]] = field(default_factory=dict)
+    """Objects of the service that was read last: one reconcile reads each of them several times."""
+    _read_of: Key | None = None
 
     def put(self, kind: Kind, obj: Mapping[str, Any]) -> Key | None:
         """Remember the object; the key of the service to look at again, or None when nothing relevant changed."""
@@ -91,7 +94,7 @@ class Cache:
         return self._forget(kind, address)
 
     def mark(self) -> int:
-        """A point in time: what is put later is newer than a listing that starts now."""
+        """A point in time: it moves with all that is put or forgotten, and what is put later is newer than it."""
         return self._sequence
 
     def prune(self, kind: Kind, listed: Iterable[Key], since: int, namespace: str | None = None) -> set[Key]:
@@ -109,13 +112,18 @@ class Cache:
         yield from self._objects.get(SERVICES, {})
 
     def get(self, kind: Kind, namespace: str, name: str) -> dict[str, Any] | None:
-        """An object as last seen (trimmed, with the version it was seen at), or None."""
+        """An object as last seen (trimmed, with the version it was seen at), or None. Nobody may change it."""
         stored = self._objects.get(kind, {}).get(Key(namespace, name))
         if stored is None or not isinstance(stored.body, bytes):
             return None
-        found: dict[str, Any] = json.loads(stored.body)
-        if stored.version:
-            found["metadata"]["resourceVersion"] = str(stored.version)
+        if self._read_of != stored.service:
+            self._read_of, self._read = stored.service, {}
+        before, found = self._read.get((kind, name), (None, {}))
+        if before is not stored:
+            found = json.loads(stored.body)
+            if stored.version:
+                found["metadata"]["resourceVersion"] = str(stored.version)
+            self._read[kind, name] = stored, found
         return found
 
     def children(self, service: Key) -> dict[tuple[Kind, str], dict[str, Any]]:
@@ -140,6 +148,7 @@ class Cache:
             self._children.setdefault(service, {})[kind, name] = None
 
     def _forget(self, kind: Kind, address: Key) -> Key:
+        self._sequence += 1
         service = self._objects[kind].pop(address).service
         if kind is PODS:
             self._pods.get(service, {}).pop(address.name, None)

@@ -1,10 +1,11 @@
 """Services of which every tick says the same are looked at less often: a thousand idle ones must cost next to nothing.
 
-What does change is followed at the very next tick. A look at every third tick keeps the window of the way down whole
-(``Tuning.gap_seconds`` is four ticks); where no replica is ready there is no such window.
+What does change is followed at the very next tick. Where time alone may change a decision (fewer replicas once fewer
+were needed for long enough), looks stay frequent enough for the window of the way down (``Tuning.gap_seconds`` is four
+ticks). Elsewhere that window begins anew with the change that ends the lull, and was not needed before.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,16 +16,22 @@ from plimsoll.core.signals import Stale
 
 STEADY_TICKS: Final = 8
 """So many ticks alike before any is passed over: evidence is complete by then, and new replicas have settled."""
-SERVING_EVERY: Final = 3
-RESTING_EVERY: Final = 8
+SETTLED_TICKS: Final = 40
+"""So many ticks alike, and only every so many-th is looked at: ten minutes at the usual interval, as a sweep does."""
+RESTLESS_EVERY: Final = 3
+SETTLING_EVERY: Final = 8
 
 _Figures = tuple[tuple[str, object, object], ...]
 
 
 @dataclass
 class Lulls:
-    """What each service showed last, and for how many ticks."""
+    """What each service showed last, and for how many ticks. ``restless``: whether time alone may change what is
+    decided of a service. ``again`` is told of each tick that shows what the last look has seen.
+    """
 
+    restless: Callable[[Key], bool] = lambda _key: True
+    again: Callable[[Key, float], object] = lambda _key, _at_seconds: None
     _shown: dict[Key, tuple[object, int]] = field(default_factory=dict)
     _looked_seconds: dict[Key, float] = field(default_factory=dict)
 
@@ -42,19 +49,22 @@ class Lulls:
             for key, pods in pods_by_key.items()
         }
         self._shown = shown
-        due = [key for key, (_, ticks) in shown.items() if _is_due(ticks, pods_by_key[key])]
+        due = [key for key, (_, ticks) in shown.items() if self._is_due(key, ticks)]
+        for key in shown.keys() - due:
+            self.again(key, taken.at_seconds)
         looked = {key: self._looked_seconds.get(key, taken.at_seconds) for key in shown}
         self._looked_seconds = looked | dict.fromkeys(due, taken.at_seconds)
         return due
 
+    def _is_due(self, key: Key, ticks: int) -> bool:
+        if ticks < STEADY_TICKS:
+            return True
+        usual = SETTLING_EVERY if ticks < SETTLED_TICKS else SETTLED_TICKS
+        return ticks % (RESTLESS_EVERY if self.restless(key) else usual) == 0
+
     def _after(self, key: Key, now: object) -> tuple[object, int]:
         before, ticks = self._shown.get(key, (None, 0))
         return now, ticks + 1 if before == now else 0
-
-
-def _is_due(ticks: int, pods: Iterable[PodState]) -> bool:
-    serves = any(pod.phase == "ready" for pod in pods)
-    return ticks < STEADY_TICKS or ticks % (SERVING_EVERY if serves else RESTING_EVERY) == 0
 
 
 def _fleet(key: Key, pods: Iterable[PodState], taken: Sampling) -> tuple[tuple[PodState, object], ...]:

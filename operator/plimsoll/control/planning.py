@@ -77,14 +77,13 @@ class Planner:
             return Unavailable(reasons.CATALOGUE_UNREADABLE.name, str(error))
         except _MissingClaimError as error:
             return Unavailable(reasons.VOLUME_CLAIM_MISSING.name, str(error))
-        seen = [(c.origin, c.config, c.quant_config) for c in (config, config and config.draft) if c]
         # No part of the fingerprint, but of what a plan may count on: bounds of replicas, leave to take fp8 KV.
         bounds = (request.spec.scaling.model_dump(), request.spec.replicas, request.spec.tuning.model_dump())
         self._forget_plans_of_another_inventory()
         known = self._known(request, claims)
         pods = (sorted(known.pools.items()), sorted(known.speeds.items()))
         learned = (to_dict(correction), *pods, request.load.to_dict())
-        key = digest([request.fingerprint, *bounds, *seen, claims, *learned])
+        key = digest([request.fingerprint, *bounds, config and config.mark, claims, *learned])
         if key not in self._plans:
             asked = Asked(request.spec, config, known, correction)
             self._plans[key] = (asked, asked.plan())

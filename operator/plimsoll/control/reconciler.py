@@ -19,7 +19,7 @@ from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
 from plimsoll.control.children import Applied, Children, Live
 from plimsoll.control.creation import Creation
-from plimsoll.control.experiments import Experiments, Situation, failed_changes
+from plimsoll.control.experiments import Experiments
 from plimsoll.control.fleets import Fleets, limited
 from plimsoll.control.observer import Observer
 from plimsoll.control.patience import Patience
@@ -27,6 +27,7 @@ from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
 from plimsoll.control.scaler import Fleet, Scaler
+from plimsoll.control.situation import Situation, failed_changes
 from plimsoll.control.survey import Survey
 from plimsoll.control.traffic import TrafficWatch
 from plimsoll.core import hindrance, hold, learn, observe, replan, rollout, speed
@@ -129,12 +130,12 @@ class Reconciler:
         return await self._act(key, service, request)
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
-        live = self.cache.children(key)
+        mark, live = self.cache.mark(), self.cache.children(key)
         kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
         request, load = self.traffic.look(key, request, (service.get("status") or {}).get("load") or {})
         request = await self.experiments.tuned(service, request.lasting(restarted(kept)), kept)
         request = with_lessons(request, kept)
-        seen = await self._with_events(request, await self._gather(key, request, kept))
+        seen = await self._with_events(request, await self._gather(key, request, kept, live))
         target, told = seen.target, (service.get("status") or {}).get("observed") or {}
         request = replace(request, step_factor=speed.told(told, target.revision.plan if target.revision else {}))
         size = await self._size(key, service, request, seen)
@@ -144,7 +145,8 @@ class Reconciler:
         if target.revision:
             step, hand = self._step(seen, target.revision, wanted, policy)
             applied = await self._apply(request, seen, target.revision, step, hand, live, size.ours)
-        now = replace(seen, fleets=self._fleets(request, target))
+        after = live if self.cache.mark() == mark else self.cache.children(key)
+        now = replace(seen, fleets=self._fleets(request, target, after))
         if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, now, size, step, applied, policy)
@@ -186,12 +188,12 @@ class Reconciler:
         )
         return min((wait for wait in waits if wait is not None), default=None)
 
-    async def _gather(self, key: Key, request: Request, kept: Sequence[Revision]) -> _Seen:
+    async def _gather(self, key: Key, request: Request, kept: Sequence[Revision], live: Live) -> _Seen:
         """What runs and what should; a plan whose engine failed is made once more with what the engine said."""
         known, kinds = replan.known(request, kept), self.kinds(request.namespace)
         target = rollout.choose_target(request, await self.planner.plan(request, known), kept, known, kinds)
         pods = tuple(pod for pod in self.cache.pods(key) if pod.phase != "terminating")
-        seen = _Seen(target, kept, self._fleets(request, target), pods)
+        seen = _Seen(target, kept, self._fleets(request, target, live), pods)
         finding = await self.postmortem.of(request.namespace, seen.new_pods)
         if finding is None or target.revision is None or target.frozen or request.held_because:
             return replace(seen, finding=finding)
@@ -204,11 +206,10 @@ class Reconciler:
         same = as_planned(request, target.revision)
         again = await self.planner.plan(same, together)
         target, tried = rollout.replanned(same, target, kept, again, together, kinds)
-        fleets, unexplained = self._fleets(request, target), finding if target is seen.target else None
+        fleets, unexplained = self._fleets(request, target, live), finding if target is seen.target else None
         return replace(seen, target=target, fleets=fleets, tried=tried, finding=unexplained)
 
-    def _fleets(self, request: Request, target: Target) -> Fleets:
-        live = self.cache.children(Key(request.namespace, request.name))
+    def _fleets(self, request: Request, target: Target, live: Live) -> Fleets:
         return Fleets.of(request, target, live, self.kinds(request.namespace))
 
     async def _with_events(self, request: Request, seen: _Seen) -> _Seen:

@@ -60,8 +60,10 @@ class Sampler:
         self._reported: set[str] = set()
         """Uids of ready pods that reported everything once."""
         self._ran: list[Key] = []
-        self._lulls = Lulls()
+        self.lulls = Lulls()
         self._percentiles: dict[Key, int] = {}
+        self._joined: tuple[object, Look | None] = None, None
+        """The last answer, and what it was about: one reconcile asks for it several times."""
         self._told: tuple[str, ...] = ()
 
     @property
@@ -88,7 +90,14 @@ class Sampler:
 
     def look(self, key: Key) -> Look | None:
         """The service's fleet at the newest tick; None when no Prometheus is configured or none was sampled yet."""
-        found, service = self.newest, self._cache.get(SERVICES, *key)
+        found = self.newest
+        at = (key, found.tick if found else 0, self._cache.mark())
+        if at != self._joined[0]:
+            self._joined = at, self._join(key, found)
+        return self._joined[1]
+
+    def _join(self, key: Key, found: Sampling | None) -> Look | None:
+        service = self._cache.get(SERVICES, *key)
         if found is None or service is None:
             self._percentiles.pop(key, None)
             return None
@@ -103,7 +112,7 @@ class Sampler:
             ready_seconds=lambda uid: found.at_seconds - self._ready_since.get(uid, found.at_seconds),
             is_new=lambda uid: self._is_new(uid, found.at_seconds),
         )
-        return Look(view, self._lulls.looked_seconds(key, found.at_seconds))
+        return Look(view, self.lulls.looked_seconds(key, found.at_seconds))
 
     async def run(self) -> None:
         """Sample for ever; a tick that takes longer than the interval is followed by the next at once."""
@@ -134,7 +143,7 @@ class Sampler:
         self._sampling = replace(taken, **await self._targets(source, lacking)) if lacking else taken
         self._tell(self._sampling, len(asked), self._monotonic() - began)
         # Those that have just stopped are looked at once more: that nothing runs is worth saying.
-        due = self._lulls.due({key: self._cache.pods(key) for key in running}, self._sampling)
+        due = self.lulls.due({key: self._cache.pods(key) for key in running}, self._sampling)
         stopped = set(self._ran).difference(running)
         for key in (*due, *stopped):
             self._queue.add(key)

@@ -104,6 +104,7 @@ class _Memory:
     unreported: list[Entry] = field(default_factory=list)
     limited_until_seconds: float = 0.0
     idle: Idle = field(default_factory=Idle)
+    restless: bool = True
     rehearsed: tuple[str, str | None] | None = None
     """Reason and count of the last decision that was recorded and not acted on."""
 
@@ -131,6 +132,13 @@ class Scaler:
         """Another operator has led meanwhile: what was remembered may not be so any more."""
         self._memories.clear()
 
+    def restless(self, key: Key) -> bool:
+        """Whether the count may change, or what is said of it, while the fleet shows the same: by time, or by what
+        others do that share GPUs or hold requests.
+        """
+        memory = self._memories.get(key)
+        return memory is None or memory.restless or self.monotonic() < memory.limited_until_seconds
+
     def reported(self, key: Key, entries: Sequence[Entry]) -> None:
         """These decisions are in the status now."""
         if memory := self._memories.get(key):
@@ -155,6 +163,7 @@ class Scaler:
         bounds = self._limits(fleet, start.replicas)
         decision, scene = self._decision(fleet, memory, start.replicas, bounds)
         count = self._acted_on(fleet, memory, start, decision, scene)
+        memory.restless = self._restless(fleet, memory, count, bounds)
         self._claim(fleet, count, decision.wanted or 0)
         _show(fleet, count, decision, scene.view)
         return self._size(fleet, memory, start, count, decision, scene)
@@ -266,6 +275,13 @@ class Scaler:
             return start.replicas
         memory.wanted = decision.replicas
         return decision.replicas
+
+    def _restless(self, fleet: Fleet, memory: _Memory, count: int, bounds: Limits) -> bool:
+        if not fleet.auto:
+            return False
+        shared = self.budgets.limit(fleet.key, _product(fleet)) is not None
+        falls = count > max(1, bounds.least) and (memory.history is None or memory.history.may_fall_below(count))
+        return shared or falls or bounds.least == 0
 
     def _note(self, memory: _Memory, entry: Entry | None) -> None:
         if entry is not None and all(

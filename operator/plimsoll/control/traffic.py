@@ -14,7 +14,7 @@ from plimsoll.control.sampler import Sampler
 from plimsoll.core import learned_load, traffic
 from plimsoll.core.plan.demand import NOTHING_LEARNED
 from plimsoll.core.request import Request
-from plimsoll.core.traffic import Day
+from plimsoll.core.traffic import Day, Tick
 
 DECLARED: Final = "Declared"
 
@@ -24,6 +24,8 @@ class _Memory:
     days: tuple[Day, ...]
     now: traffic.Traffic
     tick: int = 0
+    shown: Tick | None = None
+    """By the tick that was looked at last."""
 
 
 class TrafficWatch:
@@ -44,6 +46,12 @@ class TrafficWatch:
     def start_over(self) -> None:
         """Another operator has led meanwhile: the status knows more than we do."""
         self._memories.clear()
+
+    def again(self, key: Key, at_seconds: float) -> None:
+        """A tick that shows what the last look has seen."""
+        if memory := self._memories.get(key):
+            now = traffic.after(memory.now, memory.shown, at_seconds, self._wall_seconds())
+            self._memories[key] = replace(memory, now=now)
 
     def look(self, key: Key, request: Request, told: Mapping[str, Any]) -> tuple[Request, Mapping[str, Any]]:
         """The request with the load that counts, and ``status.load``, which ``told`` is as it stands there.
@@ -73,7 +81,7 @@ class TrafficWatch:
         if found is not None and found.tick != memory.tick and (look := self._sampler.look(key)) is not None:
             tick = traffic.read(look.view)
             now = traffic.after(memory.now, tick, found.at_seconds, self._wall_seconds())
-            memory = _Memory(traffic.told(memory.days, now), now, found.tick)
+            memory = _Memory(traffic.told(memory.days, now), now, found.tick, tick)
         self._memories[key] = memory
         return memory.days
 

@@ -31,8 +31,10 @@ def capacity_of(
     kv, typical = plan["kv"], plan.get("typical") or {}
     then = float(plan.get("stepFactor") or 1.0)
     now = then if step_factor is None else step_factor
-    planned = _planned_for(typical, spec)
-    traffic = _traffic(typical, planned, spec, learned)
+    declared = read_demand(spec)
+    planned = _planned_for(typical, declared)
+    counted = declared if learned == NOTHING_LEARNED else read_demand(spec, learned)
+    traffic = _traffic(typical, planned, counted, learned)
     engines = max(1, int(plan["choice"].get("enginesPerReplica", 1)))
     usable = engines * _usable_blocks(kv, view)
     blocks = float(typical.get("blocks") or _older_plans_blocks(kv, spec, planned))
@@ -54,9 +56,8 @@ def capacity_of(
     return replace(capacity, request_seconds=seconds_of_request(capacity, traffic.output_tokens, engines))
 
 
-def _planned_for(typical: Mapping[str, Any], spec: VLLMServiceSpec) -> Traffic:
+def _planned_for(typical: Mapping[str, Any], traffic: Traffic) -> Traffic:
     """The traffic that the plan was made for; plans of older releases do not say, and were made for the declared."""
-    traffic = read_demand(spec)
     return replace(
         traffic,
         prompt_tokens=typical.get("promptTokens", traffic.prompt_tokens),
@@ -65,11 +66,10 @@ def _planned_for(typical: Mapping[str, Any], spec: VLLMServiceSpec) -> Traffic:
     )
 
 
-def _traffic(typical: Mapping[str, Any], planned: Traffic, spec: VLLMServiceSpec, learned: LearnedLoad) -> Traffic:
+def _traffic(typical: Mapping[str, Any], planned: Traffic, traffic: Traffic, learned: LearnedLoad) -> Traffic:
     """The traffic that counts now. Plans of older releases do not say all they were made for: what is not learned
     stays as it was planned.
     """
-    traffic = read_demand(spec, learned)
     if "outputTokens" in typical or learned.prompt_tokens is not None:
         return traffic
     return replace(traffic, prompt_tokens=planned.prompt_tokens)

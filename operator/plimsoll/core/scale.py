@@ -101,6 +101,10 @@ class History:
         while self.needs[0][0] < now - window_seconds:
             self.needs.popleft()
 
+    def may_fall_below(self, replicas: int) -> bool:
+        """Whether time alone may end in fewer: less is needed now than was at some moment of the window."""
+        return bool(self.needs) and math.ceil(self.needs[-1][1]) < replicas
+
     def largest(self) -> float:
         """The largest need within the window."""
         return max(need for _, need in self.needs)

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Final
 
-_PARTS: Final = ("lifecycle", "hardship", "crash", "api_faults", "views", "hands", "moods")
+_PARTS: Final = ("lifecycle", "hardship", "crash", "pairs", "api_faults", "views", "hands", "moods")
 
 
 def load() -> None:

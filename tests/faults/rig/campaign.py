@@ -8,6 +8,7 @@ from typing import Final
 from tests.faults.rig.run import Disturbance, Outcome, Verdict, judge, play, prepared
 from tests.faults.rig.scenario import SCENARIOS, Scenario
 from tests.faults.rig.snapshot import each_in_a_copy
+from tests.faults.world.world import World
 
 SAMPLED: Final = 6
 Disturbances = Callable[[Outcome], Iterable[Disturbance]]
@@ -16,12 +17,16 @@ Disturbances = Callable[[Outcome], Iterable[Disturbance]]
 
 @dataclass(frozen=True)
 class Campaign:
-    """A class of faults. ``concerns``: the scenarios it is tried on. ``always``: ``make test`` never leaves it out."""
+    """A class of faults. ``concerns``: the scenarios it is tried on. ``always``: ``make test`` never leaves it out.
+
+    ``whole``: a way to all cases that is shorter than one after the other.
+    """
 
     name: str
     disturbances: Disturbances
     concerns: Callable[[Scenario], bool] = lambda scenario: not scenario.hardship
     always: bool = False
+    whole: Callable[[World, Scenario, Outcome, int], list[Verdict]] | None = None
 
     def cases(self, scenario: Scenario, calm: Outcome) -> list[Disturbance]:
         """All cases of a scenario, in a fixed order."""
@@ -44,9 +49,20 @@ def run(
     with prepared(scenario) as world:
         [calm] = each_in_a_copy([lambda: play(world, scenario)])
         assert not calm.wrong, calm.wrong[0]
-        cases = [(each.name, case) for each in chosen for case in _chosen(each, scenario, calm, every)]
-        judging = [partial(judge, world, scenario, case, calm) for _, case in cases]
-        yield from zip((name for name, _ in cases), each_in_a_copy(judging, at_once), strict=True)
+        for each in chosen:
+            for verdict in _verdicts(each, world, scenario, calm, at_once, every):
+                yield each.name, verdict
+
+
+def _verdicts(
+    found: Campaign, world: World, scenario: Scenario, calm: Outcome, at_once: int, every: int | None
+) -> Iterator[Verdict]:
+    if found.whole and every == 1 and found.concerns(scenario):
+        for verdicts in each_in_a_copy([partial(found.whole, world, scenario, calm, at_once)]):
+            yield from verdicts
+    else:
+        cases = _chosen(found, scenario, calm, every)
+        yield from each_in_a_copy([partial(judge, world, scenario, case, calm) for case in cases], at_once)
 
 
 def _chosen(found: Campaign, scenario: Scenario, calm: Outcome, every: int | None) -> list[Disturbance]:

@@ -17,7 +17,6 @@ from tests.faults.world.world import World
 
 Point = Literal["before", "lost", "after"]
 POINTS: Final[tuple[Point, ...]] = ("before", "lost", "after")
-DEADLY: Final[tuple[Point, ...]] = ("before", "after")
 Crash = tuple[int, Point]
 """The write, counted from the act or from the start of the process, and where it breaks."""
 
@@ -76,13 +75,5 @@ def single(calm: Outcome) -> Iterator[Disturbance]:
     return (crashing(crash) for crash in product(range(calm.calls), POINTS))
 
 
-def pairs(calm: Outcome) -> Iterator[Disturbance]:
-    """A crash that ends the process at every write, and one at every write of the process that follows."""
-    first: list[Crash] = [*product(range(calm.calls), DEADLY)]
-    second: list[Crash] = [*product(range(calm.calls), POINTS)]
-    return (crashing(*both) for both in product(first, second))
-
-
 campaign(Campaign("nothing goes wrong", lambda _: [CALM], concerns=lambda _: True))
 campaign(Campaign("crash at a write", single, concerns=lambda _: True, always=True))
-campaign(Campaign("two crashes in a row", pairs))

@@ -179,9 +179,11 @@ def _let_it_try(world: World) -> None:
 
 def _kept(world: World) -> Any:
     past = world.must(SERVICES, NAME)["status"].get("tuning", {}).get("past") or [{}]
+    if past[-1].get("outcome") != "kept":
+        return False
     args = world.must(DEPLOYMENTS, NAME)["spec"]["template"]["spec"]["containers"][0]["args"]
     alone = all(world.find(DEPLOYMENTS, f"{NAME}-{track}") is None for track in ("canary", "control"))
-    return alone and past[-1].get("outcome") == "kept" and "--max-num-seqs=64" in args and replicas(2)(world)
+    return alone and "--max-num-seqs=64" in args and replicas(2)(world)
 
 
 FULL: Final[Mapping[str, Any]] = {
@@ -212,11 +214,13 @@ def _ended(outcome: str, dtype: str) -> Any:
 
     def holds(world: World) -> Any:
         past = world.must(SERVICES, NAME)["status"].get("tuning", {}).get("past") or [{}]
+        if past[-1].get("outcome") != outcome:
+            return False
         args = world.must(DEPLOYMENTS, NAME)["spec"]["template"]["spec"]["containers"][0]["args"]
         alone = all(len([*world.api.store.all(kind)]) == 1 for kind in (DEPLOYMENTS, NETWORK_SERVICES))
         left = [*world.api.store.all(JOBS)]
         said = dtype in " ".join(args).replace("=", " ")
-        return alone and not left and past[-1].get("outcome") == outcome and said and replicas(2)(world)
+        return alone and not left and said and replicas(2)(world)
 
     return holds
 
@@ -234,8 +238,16 @@ def gated_world(words: str = GATE_PASSES, window_seconds: float = 15.0) -> World
     world = World(settings=chosen)
     world.ward.gate = lambda _: (30.0, 0, words)
 
+    takes_fp8: dict[str, bool] = {}
+
+    def bold_pod(pod: Mapping[str, Any]) -> bool:
+        uid = pod["metadata"]["uid"]
+        if uid not in takes_fp8:
+            takes_fp8[uid] = "fp8" in str(pod["spec"]["containers"])
+        return takes_fp8[uid] and is_ready_pod(pod)
+
     def watch() -> None:
-        bold = [pod["metadata"]["name"] for pod in world.pods() if is_ready_pod(pod) and "fp8" in str(pod["spec"])]
+        bold = [pod["metadata"]["name"] for pod in world.pods() if bold_pod(pod)]
         if bold and (not world.jobs.passed or words != GATE_PASSES):
             world.unexpected.found.append(f"{bold[0]} takes requests, and no gate has passed")
 

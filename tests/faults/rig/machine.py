@@ -47,7 +47,8 @@ class Machine(RuleBasedStateMachine):
     @initialize()
     def begin(self) -> None:
         """Two operators, a service, and an object of somebody else's beside it."""
-        self.world.watchers += [Keeper(self.world, CALM), self.safe]
+        self.world.keepers.append(Keeper(self.world, CALM))
+        self.world.watchers.append(self.safe)
         meta = {"name": FOREIGN, "namespace": NAMESPACE}
         ports = [{"port": 80}]
         self.foreign = self.world.api.create(

@@ -1,8 +1,9 @@
 """Runs a scenario with something going wrong, and judges it by the undisturbed run."""
 
+import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from plimsoll.adapters.ports import EVENTS, JOBS, LEASES
@@ -13,6 +14,7 @@ from tests.faults.world.process import Process
 from tests.faults.world.world import NotReachedError, World
 
 RESTART_SECONDS: Final = 1.0
+"""At the least: whoever starts processes again looks at them once a second."""
 STATUS: Final = "VLLMService/status"
 TOLD_MORE: Final = 3
 """A status is written when what is seen says something new, and a process that starts later sees it at other moments:
@@ -63,32 +65,34 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is wrong with a run, if anything."""
+    """What is wrong with a run, if anything. ``cases``: so many lead into the very same run."""
 
     case: str
     wrong: tuple[str, ...] = ()
     extra_writes: int = 0
     late_seconds: float = 0.0
+    cases: int = 1
 
 
 @dataclass
 class Keeper:
-    """Starts what was killed again, as a kubelet does."""
+    """Starts what has gone again, as a kubelet does."""
 
     world: World
     disturbance: Disturbance
     restarts: int = 0
-    _seen: set[str] = field(default_factory=set)
 
     def __call__(self) -> None:
-        for process in self.world.processes:
-            if process.killed and process.name not in self._seen:
-                self._seen.add(process.name)
-                self.world.agenda.after(RESTART_SECONDS, self._restart)
+        self.world.agenda.at(restart_seconds(self.world.agenda.now), self._restart)
 
     def _restart(self) -> None:
         self.restarts += 1
         self.disturbance.meet(self.world, self.world.start_operator(f"restarted-{self.restarts}"))
+
+
+def restart_seconds(gone_seconds: float) -> float:
+    """When a process that went at one moment is started again."""
+    return math.ceil(gone_seconds + RESTART_SECONDS)
 
 
 def prepared(scenario: Scenario) -> World:
@@ -103,7 +107,7 @@ def prepared(scenario: Scenario) -> World:
 
 def play(world: World, scenario: Scenario, disturbance: Disturbance = CALM) -> Outcome:
     """Run a scenario from where it was prepared. NotReachedError when it is not done in time, and stays so."""
-    world.watchers.append(Keeper(world, disturbance))
+    world.keepers.append(Keeper(world, disturbance))
     before = {id(p): (len(p.connection.calls), len(p.connection.done)) for p in world.processes}
     version, began = world.api.store.version, world.agenda.now
     lasts = disturbance.begin(world)
@@ -135,11 +139,10 @@ def counts(call: Call) -> bool:
 
 def judge(world: World, scenario: Scenario, disturbance: Disturbance, calm: Outcome) -> Verdict:
     """Run with the disturbance, and compare with the undisturbed run."""
-    case = f"{scenario.name}: {disturbance.name}"
     try:
         found = play(world, scenario, disturbance)
     except NotReachedError as error:
-        return Verdict(case, (str(error),))
+        return Verdict(f"{scenario.name}: {disturbance.name}", (str(error),))
     wrong = [*found.wrong, *differences(calm.end, found.end)]
     extra = {what: count - calm.writes.get(what, 0) for what, count in found.writes.items()}
     told = max([count for what, count in extra.items() if what.startswith(STATUS)], default=0)
@@ -152,4 +155,4 @@ def judge(world: World, scenario: Scenario, disturbance: Disturbance, calm: Outc
     late = max(0.0, found.late_seconds - calm.seconds)
     if disturbance.within_seconds is not None and late > disturbance.within_seconds:
         wrong.append(f"done {late:.0f} s after it was over, {disturbance.within_seconds:.0f} allowed")
-    return Verdict(case, tuple(wrong), max(0, *extra.values(), 0), late)
+    return Verdict(f"{scenario.name}: {disturbance.name}", tuple(wrong), max(0, *extra.values(), 0), late)

@@ -288,11 +288,10 @@ class Connection:
             self.agenda.after(wait, lambda: self._arrive(call, work, answer, fate.error))
         elif fate.error is not None:
             self.agenda.after(wait, lambda: self._reply(answer, None, fate.error))
-        timer = self.loop.call_later(TIMEOUT_SECONDS, self._time_out, answer, call)
-        try:
-            found = await answer
-        finally:
-            timer.cancel()
+        if fate.hold_seconds or not (fate.sent or fate.error):
+            # Whatever else becomes of it, an answer comes in time.
+            self.loop.call_later(TIMEOUT_SECONDS, self._time_out, answer, call)
+        found = await answer
         self.interference.after(call)
         if self._dead():
             await self.loop.create_future()

@@ -32,6 +32,7 @@ class Process:
     connection: Connection
     operator: Operator
     tasks: list[asyncio.Task[None]]
+    when_gone: Callable[[], None]
     stopped: bool = False
     killed: bool = False
 
@@ -55,8 +56,7 @@ class Process:
         """SIGKILL: whatever it was about to do does not happen."""
         if self.killed:
             return
-        self.killed = True
-        self.connection.close()
+        self._go()
         if not self.loop.is_running():
             self._bury()
 
@@ -69,8 +69,12 @@ class Process:
             task.cancel()
         await asyncio.gather(*self.tasks, return_exceptions=True)
         await self.operator.elector.release()
+        self._go()
+
+    def _go(self) -> None:
         self.killed = True
         self.connection.close()
+        self.when_gone()
 
     def _bury(self) -> None:
         """Unwind what is left of its tasks, unseen by anybody."""
@@ -96,10 +100,11 @@ def start(
     agenda: Agenda,
     connect: Callable[[ProcessLoop], Connection],
     metrics: Callable[[Connection], MetricsSource | None],
+    when_gone: Callable[[], None],
 ) -> Process:
     """Start an operator."""
     loop = ProcessLoop(agenda)
-    connection, clock = connect(loop), ProcessClock(agenda)
+    connection, clock = connect(loop), ProcessClock(loop)
     holder: list[Process] = []
 
     async def begin() -> None:
@@ -113,7 +118,7 @@ def start(
         )
         operator = Operator.assemble(settings, outside)
         tasks = [asyncio.create_task(part, name=part_name) for part_name, part in operator.parts()]
-        holder.append(Process(name, loop, clock, connection, operator, tasks))
+        holder.append(Process(name, loop, clock, connection, operator, tasks, when_gone))
 
     loop.create_task(begin())
     loop.run_until_idle()

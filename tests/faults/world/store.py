@@ -40,6 +40,7 @@ class Store:
     oldest: int = 1000
     objects: dict[Kind, dict[Address, Object]] = field(default_factory=dict)
     history: list[Event] = field(default_factory=list)
+    _by_kind: dict[Kind, list[Event]] = field(default_factory=dict)
     listeners: list[Callable[[Event], None]] = field(default_factory=list)
 
     def get(self, kind: Kind, address: Address) -> Object | None:
@@ -72,20 +73,16 @@ class Store:
 
     def events(self, kind: Kind, since: int) -> list[Event]:
         """Changes of a kind after a version."""
-        latest = takewhile(lambda event: event.version > since, reversed(self.history))
-        return [event for event in latest if event.kind == kind][::-1]
+        return [*takewhile(lambda event: event.version > since, reversed(self._by_kind.get(kind, ())))][::-1]
 
     def as_of(self, kind: Kind, version: int) -> dict[Address, Object]:
         """The objects of a kind as they were at a version."""
         found: dict[Address, Object] = {}
-        for event in self.history:
-            if event.version > version:
-                break
-            if event.kind == kind:
-                if event.type == "DELETED":
-                    found.pop(address_of(event.object), None)
-                else:
-                    found[address_of(event.object)] = event.object
+        for event in takewhile(lambda event: event.version <= version, self._by_kind.get(kind, ())):
+            if event.type == "DELETED":
+                found.pop(address_of(event.object), None)
+            else:
+                found[address_of(event.object)] = event.object
         return found
 
     def _versioned(self, obj: Object) -> Object:
@@ -95,6 +92,7 @@ class Store:
     def _tell(self, kind: Kind, of: Type, obj: Object, before: Object | None) -> None:
         event = Event(self.version, kind, of, obj, before)
         self.history.append(event)
+        self._by_kind.setdefault(kind, []).append(event)
         for listener in self.listeners:
             listener(event)
 

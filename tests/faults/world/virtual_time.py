@@ -12,7 +12,7 @@ from typing import Any, Final
 EPOCH_SECONDS: Final = datetime(2026, 3, 1, tzinfo=UTC).timestamp()
 """The wall clock when a world begins."""
 COMPUTING_SECONDS: Final = 1e-6
-"""Of one round of an event loop."""
+"""Of one round of an event loop, by the clock of its process: the world does not wait for whoever computes."""
 NEVER: Final = float("inf")
 
 
@@ -26,7 +26,11 @@ class Agenda:
 
     def after(self, seconds: float, action: Callable[[], object]) -> None:
         """Let something happen so many seconds from now."""
-        heapq.heappush(self._entries, (self.now + seconds, next(self._order), action))
+        self.at(self.now + seconds, action)
+
+    def at(self, moment: float, action: Callable[[], object]) -> None:
+        """Let something happen at a moment."""
+        heapq.heappush(self._entries, (moment, next(self._order), action))
 
     @property
     def next_seconds(self) -> float:
@@ -38,9 +42,9 @@ class Agenda:
         while self._entries and self._entries[0][0] <= self.now:
             heapq.heappop(self._entries)[2]()
 
-    def wall(self, ahead_seconds: float = 0.0) -> datetime:
-        """The wall clock, of somebody whose clock is ahead by so much."""
-        return datetime.fromtimestamp(EPOCH_SECONDS + self.now + ahead_seconds, UTC)
+    def wall(self) -> datetime:
+        """The wall clock."""
+        return datetime.fromtimestamp(EPOCH_SECONDS + self.now, UTC)
 
     def stamp(self) -> str:
         """RFC 3339, whole seconds, as the API server writes it."""
@@ -56,11 +60,12 @@ class ProcessLoop(asyncio.BaseEventLoop):
 
     def __init__(self, agenda: Agenda) -> None:
         self._agenda = agenda
+        self._computed_to = agenda.now
         super().__init__()
 
     def time(self) -> float:
         """The virtual clock: it goes on while the process is stopped, as CLOCK_BOOTTIME does."""
-        return self._agenda.now
+        return max(self._agenda.now, self._computed_to)
 
     @property
     def next_seconds(self) -> float:
@@ -81,13 +86,13 @@ class ProcessLoop(asyncio.BaseEventLoop):
 
         Computing takes time, if little: whoever waits for less than a clock can tell would wait for ever.
         """
-        agenda, ready = self._agenda, self._ready
-        if self.next_seconds > agenda.now:
+        ready, timers, now = self._ready, self._scheduled, self.time()
+        while timers and (timers[0].cancelled() or timers[0].when() <= now):
+            ready.append(self._next_timer())
+        if not ready:
             self._stopping = True
             return
-        agenda.now += COMPUTING_SECONDS
-        while self._scheduled and self._scheduled[0].when() <= agenda.now:
-            ready.append(self._next_timer())
+        self._computed_to = now + COMPUTING_SECONDS
         for _ in range(len(ready)):
             handle = ready.popleft()
             if not handle.cancelled():
@@ -115,17 +120,20 @@ class ProcessLoop(asyncio.BaseEventLoop):
 class ProcessClock:
     """Clock port of one process. ``ahead_seconds``: by how much its wall clock is wrong."""
 
-    agenda: Agenda
+    loop: ProcessLoop
     ahead_seconds: float = 0.0
 
     def now(self) -> str:
-        return self.agenda.wall(self.ahead_seconds).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self._wall().strftime("%Y-%m-%dT%H:%M:%SZ")
 
     def stamp(self) -> str:
-        return self.agenda.wall(self.ahead_seconds).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return self._wall().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
     def wall_seconds(self) -> float:
-        return self.agenda.wall(self.ahead_seconds).timestamp()
+        return EPOCH_SECONDS + self.loop.time() + self.ahead_seconds
 
     def monotonic(self) -> float:
-        return self.agenda.now
+        return self.loop.time()
+
+    def _wall(self) -> datetime:
+        return datetime.fromtimestamp(self.wall_seconds(), UTC)

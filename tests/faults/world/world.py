@@ -55,6 +55,8 @@ class World:
     processes: list[Process] = field(default_factory=list)
     watchers: list[Callable[[], None]] = field(default_factory=list)
     """Called after every moment at which something happened: checks of safety."""
+    keepers: list[Callable[[], None]] = field(default_factory=list)
+    """Called when a process is gone, at that moment."""
 
     def __post_init__(self) -> None:
         random.seed(self.seed)  # jitter in the operator's own code
@@ -101,7 +103,11 @@ class World:
         def metrics(connection: Connection) -> Asker | None:
             return Asker(self.prometheus, connection, windows) if self.prometheus_configured else None
 
-        process = start(name or f"operator-{len(self.processes)}", chosen, self.agenda, connect, metrics)
+        def gone() -> None:
+            for keeper in self.keepers:
+                keeper()
+
+        process = start(name or f"operator-{len(self.processes)}", chosen, self.agenda, connect, metrics, gone)
         self.processes.append(process)
         return process
 

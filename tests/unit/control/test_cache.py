@@ -28,6 +28,20 @@ def test_an_older_version_never_replaces_a_newer_one() -> None:
     assert stored["spec"] == {"a": 5}
 
 
+def test_what_was_read_before_is_never_older_than_what_is_kept() -> None:
+    cache = Cache()
+    cache.put(DEPLOYMENTS, _obj("svc", 5, spec={"a": 5}))
+    read = cache.get(DEPLOYMENTS, "ns", "svc")
+    assert cache.get(DEPLOYMENTS, "ns", "svc") is read, "read twice, parsed once"
+    cache.put(DEPLOYMENTS, _obj("svc", 6, spec={"a": 6}))
+    assert cache.children(SVC)[DEPLOYMENTS, "svc"]["spec"] == {"a": 6}
+    cache.put(SERVICES, _obj("other", 7))
+    cache.get(SERVICES, "ns", "other")
+    cache.drop(DEPLOYMENTS, _obj("svc", 8))
+    cache.put(DEPLOYMENTS, _obj("svc", 9, spec={"a": 9}))
+    assert cache.children(SVC)[DEPLOYMENTS, "svc"]["spec"] == {"a": 9}
+
+
 def test_a_late_delete_of_an_older_object_is_ignored() -> None:
     cache = Cache()
     cache.put(SERVICES, _obj(version=5))

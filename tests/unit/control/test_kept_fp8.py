@@ -30,7 +30,7 @@ def kept(version: str | None = None) -> Revision:
 
 
 async def flags(request: Request, revision: Revision) -> Any:
-    experiments = Experiments(None, {}, None, Planner(), None, None, None, lambda: 0.0)  # type: ignore[arg-type]
+    experiments = Experiments(None, {}, Planner(), None, None, None, lambda: 0.0)  # type: ignore[arg-type]
     return (await experiments.tuned({}, request, [revision])).tuned
 
 

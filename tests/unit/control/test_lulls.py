@@ -3,7 +3,7 @@
 import pytest
 
 from plimsoll.control.cache import Key
-from plimsoll.control.lulls import RESTING_EVERY, SERVING_EVERY, STEADY_TICKS, Lulls
+from plimsoll.control.lulls import RESTLESS_EVERY, SETTLED_TICKS, SETTLING_EVERY, STEADY_TICKS, Lulls
 from plimsoll.control.patience import LEAST_SECONDS, MOST_SECONDS, Patience
 from plimsoll.core.pods import Phase, PodState
 from plimsoll.core.sampling import Engine, Fault, Sampling
@@ -28,13 +28,26 @@ def _looks(lulls: Lulls, pods: dict[Key, tuple[PodState, ...]], taken: Sampling,
 IDLE = _sampled(Sample(0.0))
 
 
-@pytest.mark.parametrize(
-    ("phase", "every"), [("ready", SERVING_EVERY), ("loading", RESTING_EVERY), ("pending", RESTING_EVERY)]
-)
-def test_a_service_that_shows_the_same_is_looked_at_less_often(phase: Phase, every: int) -> None:
-    lulls, pods = Lulls(), _pods(phase)
+@pytest.mark.parametrize("phase", ["ready", "loading", "pending"])
+def test_a_service_that_shows_the_same_is_looked_at_ever_less(phase: Phase) -> None:
+    lulls, pods = Lulls(restless=lambda _: False), _pods(phase)
     assert _looks(lulls, pods, IDLE, STEADY_TICKS) == STEADY_TICKS
-    assert _looks(lulls, pods, IDLE, 10 * every) == 10
+    assert _looks(lulls, pods, IDLE, SETTLED_TICKS - STEADY_TICKS) == SETTLED_TICKS // SETTLING_EVERY - 1
+    assert _looks(lulls, pods, IDLE, 10 * SETTLED_TICKS) == 10
+
+
+def test_where_time_alone_may_change_a_decision_looks_stay_frequent() -> None:
+    lulls = Lulls(restless=lambda _: True)
+    _looks(lulls, _pods(), IDLE, SETTLED_TICKS)
+    assert _looks(lulls, _pods(), IDLE, 10 * RESTLESS_EVERY) == 10
+
+
+def test_a_tick_that_is_passed_over_counts_and_one_that_is_looked_at_is_not_told_twice() -> None:
+    again: list[tuple[Key, float]] = []
+    lulls = Lulls(lambda _: False, lambda key, at: again.append((key, at)))
+    due = [bool(lulls.due(_pods(), Sampling(n, 15.0 * n, IDLE.pods))) for n in range(2 * SETTLED_TICKS)]
+    assert again == [(KEY, 15.0 * n) for n, looked in enumerate(due) if not looked]
+    assert len(again) > SETTLED_TICKS
 
 
 @pytest.mark.parametrize(
@@ -65,7 +78,7 @@ def test_a_tick_that_was_passed_over_is_none_to_decide_on() -> None:
     """Else an event long after it, when Prometheus is gone, would find something new in it."""
     lulls = Lulls()
     moments = []
-    for tick in range(STEADY_TICKS + 2 * SERVING_EVERY):
+    for tick in range(STEADY_TICKS + 2 * RESTLESS_EVERY):
         lulls.due(_pods(), Sampling(tick, 15.0 * tick, IDLE.pods))
         moments.append(lulls.looked_seconds(KEY, 15.0 * tick))
     steady = STEADY_TICKS

@@ -445,3 +445,36 @@ def test_a_new_important_service_gets_its_minimum_and_a_lesser_one_waits(world: 
     assert size.replicas == 0
     assert size.refused is not None
     assert size.refused.reason == "GPUBudget"
+
+
+def test_what_time_alone_may_change_is_looked_at_often(world: World) -> None:
+    """And nothing else: a fleet that is as large as it has to be waits for news."""
+    assert world.scaler.restless(KEY)
+    for _ in range(3):
+        world.tick()
+    assert not world.scaler.restless(KEY), "one replica, and no fewer are allowed"
+    world.usage, world.waiting = 1.0, 60.0
+    world.tick()
+    world.usage, world.waiting = 0.02, 0.0
+    world.tick()
+    assert world.scaler.restless(KEY), "fewer would do, once the window has passed"
+    while world.live != 1:
+        world.tick()
+    world.tick()
+    assert not world.scaler.restless(KEY)
+
+
+@pytest.mark.parametrize(
+    ("spec", "stock", "restless"),
+    [
+        pytest.param({"scaling": {"minReplicas": 0, "activation": {"query": "gateway"}}}, Stock(), True, id="sleeps"),
+        pytest.param({}, Stock(shared_gpus=8), True, id="others share its GPUs"),
+        pytest.param({"scaling": {"mode": "Fixed"}, "replicas": 1}, Stock(shared_gpus=8), False, id="fixed"),
+    ],
+)
+def test_what_others_may_change_is_looked_at_often(world: World, spec: Any, stock: Stock, restless: bool) -> None:
+    world.inventory = Inventory(products={"NVIDIA-L40S": stock})
+    world.ask(**spec)
+    for _ in range(3):
+        world.tick()
+    assert world.scaler.restless(KEY) is restless

@@ -58,8 +58,8 @@ class World:
 
     def start(self) -> None:
         """A new operator process."""
-        queue: WorkQueue[Key] = WorkQueue(lambda: self.seconds)
-        self.sampler = Sampler(self, self.cache, queue, lambda: self.seconds, Asking())
+        self.queue: WorkQueue[Key] = WorkQueue(lambda: self.seconds)
+        self.sampler = Sampler(self, self.cache, self.queue, lambda: self.seconds, Asking())
         self.watch = TrafficWatch(self.sampler, lambda: MIDNIGHT + self.seconds)
 
     async def query(self, query: str) -> Answer | Fault:
@@ -83,6 +83,16 @@ class World:
             await self.sampler.tick(self)
             request = self.look()
         return request
+
+    async def tick_only(self, seconds: float) -> None:
+        """Ticks; a look only where one is due."""
+        until = self.seconds + seconds
+        while self.seconds < until:
+            self.seconds += TICK
+            await self.sampler.tick(self)
+            if len(self.queue):
+                self.queue.done(await self.queue.get())
+                self.look()
 
     def look(self) -> Request:
         request, told = self.watch.look(KEY, read_request(self.service), self.status)
@@ -128,6 +138,19 @@ def test_an_idle_service_is_never_written_and_one_that_stays_the_same_hardly() -
     rest = steady.writes
     steady.pass_time(900)
     assert steady.writes == rest
+
+
+def test_ticks_that_show_the_same_count_though_nobody_looks() -> None:
+    looked, passed = World(), World()
+    for world in (looked, passed):
+        world.pass_time(1800)
+    looked.pass_time(4 * 3600)
+    passed.sampler.lulls.restless, passed.sampler.lulls.again = (lambda _: False), passed.watch.again
+    asyncio.run(passed.tick_only(4 * 3600))
+    passed.pass_time(TICK)
+    looked.pass_time(TICK)
+    assert passed.status == looked.status
+    assert passed.status["days"][0]["hours"] == 3
 
 
 def test_prometheus_that_is_away_unsays_nothing() -> None:

@@ -1,7 +1,7 @@
 """What the traffic asks of a service: requests at once or a second, their lengths, and the latency they must meet."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from plimsoll.api.units import duration_seconds
@@ -29,7 +29,7 @@ class LearnedLoad:
 
     def to_dict(self) -> dict[str, float]:
         """What was learned; for a revision's data."""
-        return {key: value for key, value in asdict(self).items() if value is not None}
+        return {key: value for key, value in vars(self).items() if value is not None}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "LearnedLoad":
@@ -98,6 +98,8 @@ def read_demand(spec: VLLMServiceSpec, learned: LearnedLoad = NOTHING_LEARNED) -
 
 def _counted(load: LoadSpec, learned: LearnedLoad, context_tokens: int) -> LoadSpec:
     """The load with what was learned in place of what was declared, within the context of today."""
+    if learned == NOTHING_LEARNED:
+        return load
     found: dict[str, Any] = {key: value for key, value in learned.to_dict().items() if key in LoadSpec.model_fields}
     if learned.prompt_tokens is not None:
         found["prompt_tokens"] = min(learned.prompt_tokens, max(1, context_tokens - 1))
@@ -114,6 +116,8 @@ def _counted(load: LoadSpec, learned: LearnedLoad, context_tokens: int) -> LoadS
 
 def _notes(load: LoadSpec, learned: LearnedLoad) -> Iterator[str]:
     """What counts as it was observed, each with what is declared."""
+    if learned == NOTHING_LEARNED:
+        return
     told = []
     for name, value in learned.to_dict().items():
         declared = getattr(load, name, None)

@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any
 
+from plimsoll.core.drift import digest
 from plimsoll.facts import catalogue
 
 
@@ -19,7 +21,14 @@ class ModelConfig:
     draft: "ModelConfig | None" = None
     """Of the draft model that the request names, where its configuration is not the bundled catalogue's."""
 
+    @cached_property
+    def mark(self) -> str:
+        """What it says, in short: what was planned from another one is another plan."""
+        own = digest([self.origin, self.config, self.quant_config])
+        return f"{own} {self.draft.mark}" if self.draft else own
 
+
+@lru_cache(maxsize=32)
 def bundled_config(model_id: str) -> ModelConfig | None:
     """The bundled catalogue's configuration of a model, or None."""
     entry = catalogue.find(model_id)

@@ -1,0 +1,132 @@
+"""Whether an experiment may begin now: something to try, somebody who allows it, and nothing in the way."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from plimsoll.adapters.ports import DEPLOYMENTS
+from plimsoll.control.gates import Gates
+from plimsoll.control.situation import Situation
+from plimsoll.control.survey import Survey
+from plimsoll.core import experiment as core
+from plimsoll.core import rollout, tuned
+from plimsoll.core.experiment import Experiment, Past, Proposal, Timing
+from plimsoll.core.freeze import NEVER, Freeze, frozen
+from plimsoll.core.manifests.trial import trial_name
+from plimsoll.core.placement import read_needs
+from plimsoll.core.pods import TRIAL_TRACKS
+from plimsoll.core.request import Request
+
+LEAST_REPLICAS: Final = 2
+"""So many must serve beside canary and control: with one alone, a third of the users would meet a bad canary."""
+TRIAL_PODS: Final = 2
+
+
+@dataclass
+class Beginnings:
+    """Begins experiments, or says why not now."""
+
+    survey: Survey
+    gates: Gates
+    wall_seconds: Callable[[], float]
+    timing: Timing = field(default_factory=Timing)
+
+    async def begun(
+        self, seen: Situation, past: tuple[Past, ...], wish: str
+    ) -> tuple[Experiment | None, tuple[Past, ...], str]:
+        """An experiment, if there is something to try, somebody allows it and nothing is in the way."""
+        proposal, now = seen.proposal, self.wall_seconds()
+        if proposal is None or seen.target is None:
+            return None, past, ""
+        if wish.startswith("reject"):
+            turned_down = Past(
+                now,
+                proposal.flag,
+                proposal.before,
+                proposal.after,
+                "rejected",
+                "a person did not want it",
+                proposal.basis,
+            )
+            return None, (*past, turned_down), ""
+        if no_gate := self.ungated(seen):
+            return None, past, no_gate
+        approved = wish.startswith("approve")
+        if not approved and proposal.setting not in by_itself(seen.request):
+            return None, past, ""
+        early = "" if approved else core.over_budget(past, now, self.timing)
+        freeze = self._freeze(seen, now)
+        left = "a quality gate of the last experiment is still there" if self._leftovers(seen) else ""
+        why_not = early or (freeze.why(now) if freeze else "") or _unfit(seen) or left or await self._no_room(seen)
+        if why_not:
+            return None, past, why_not
+        return core.begin(proposal, seen.target.name, now, late=seen.late), past, ""
+
+    def ungated(self, seen: Situation) -> str:
+        """Why a change of answers may not be tried, because nobody would judge them."""
+        proposal = seen.proposal
+        gated = proposal is not None and proposal.setting in core.GATED
+        return self.gates.missing(seen.request) if gated else ""
+
+    def _leftovers(self, seen: Situation) -> bool:
+        return bool(self.gates.leftovers(seen.request, seen.live))
+
+    def _freeze(self, seen: Situation, now: float) -> Freeze | None:
+        """A freeze window that an experiment begun now would meet before its verdict."""
+        proposal = seen.proposal
+        ahead = self.timing.trial_seconds + (seen.target.load_seconds if seen.target else 0)
+        ahead += self.gates.seconds(seen.request) if proposal and proposal.setting in core.GATED else 0
+        return frozen(seen.request.spec.tuning.freeze, now, ahead)
+
+    def thaws_seconds(self, seen: Situation) -> float | None:
+        """When a freeze window ends that an experiment waits for; None: it waits for something else."""
+        now = self.wall_seconds()
+        freeze = self._freeze(seen, now)
+        return freeze.ends_seconds - now if freeze and freeze.ends_seconds < NEVER else None
+
+    async def _no_room(self, seen: Situation) -> str:
+        """Why there are no GPUs for two more pods."""
+        assert seen.target is not None  # noqa: S101 - asked only with one
+        each, allowed = rollout.gpus_per_replica(seen.target), seen.request.spec.hardware.max_gpus
+        needed = (seen.replicas + TRIAL_PODS) * each
+        if needed > allowed:
+            return f"canary and control would make {needed} GPUs, hardware.maxGPUs is {allowed}"
+        room = await self.survey.room(read_needs(seen.target.template["spec"]), TRIAL_PODS)
+        if room is None:
+            return "the operator may not look at nodes, so no GPU counts as free"
+        return "" if room.fits >= TRIAL_PODS else f"there are free GPUs for {room.fits} of the two pods it needs"
+
+    def taking_back(self, seen: Situation, past: Sequence[Past]) -> Experiment:
+        """What experiments have changed goes, all of it; the last of the changes stands for them."""
+        assert seen.target is not None  # noqa: S101 - asked only with one
+        flags = tuned.flags_of(seen.request, seen.target)
+        last = next((p for p in reversed(past) if p.outcome == "kept" and flags.get(p.flag) == p.after), None)
+        flag, value = (last.flag, last.after) if last else max(flags.items())
+        before, basis = (last.before, last.basis) if last else ("unset", seen.basis(""))
+        proposal, now = Proposal("", flag, before, value, "ttft", "", "", basis), self.wall_seconds()
+        return Experiment(proposal, seen.target.name, "Reverting", now, now, "a person took it back")
+
+
+def by_itself(request: Request) -> frozenset[str]:
+    """Settings that may be tried without anybody's word."""
+    tuning = request.spec.tuning
+    unjudged = () if tuning.quality_gate else core.GATED
+    return frozenset(tuning.allow).difference(unjudged) if tuning.mode == "Auto" else frozenset()
+
+
+def _unfit(seen: Situation) -> str:
+    """Why the fleet is in no state for an experiment."""
+    if seen.request.held_because:
+        return seen.request.held_because
+    if seen.target and seen.target.nodes > 1:
+        return "replicas over several nodes are not experimented with"
+    if any((DEPLOYMENTS, trial_name(seen.key.name, track)) in seen.live for track in TRIAL_TRACKS):
+        return "pods of the last experiment are still there"
+    if seen.busy or not seen.at_rest:
+        return seen.busy or "the fleet is not at rest"
+    if not seen.known:
+        return "metrics are not complete: see MetricsAvailable"
+    ready = sum(pod.phase == "ready" and pod.serves for pod in seen.pods)
+    if ready < LEAST_REPLICAS:
+        return f"{ready} replica serves: with fewer than {LEAST_REPLICAS} too many requests would meet a bad canary"
+    return ""
