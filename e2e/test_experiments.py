@@ -32,9 +32,10 @@ BY_MISTAKE: Final[Json] = {
     "scaling": {"minReplicas": 6, "maxReplicas": 6},
 }
 """A load of four at once was declared, so few may run; many more come. Six pods, and room for canary and control."""
-RATE: Final = 38
-"""Requests a second, 3.3 s each. Six pods with the cap of 16 bear 29, with twice the cap 58. While canary and control
-run, all eight bear 44: queues do not grow then, and with a long one the canary would be as full as its control."""
+AT_ONCE: Final = 192
+"""Requests at once, as long as they come: six pods with a cap of 16 run half of them, with twice the cap all. While
+canary and control are there each of eight has 24: the canary runs them all, its control 16. No queue grows, however
+busy the machine is that runs all this."""
 BEFORE, AFTER = "--max-num-seqs=16", "--max-num-seqs=32"
 
 SMALL: Final[Json] = {
@@ -65,12 +66,12 @@ def kubectl(lab: Lab) -> Kubectl:
 
 
 @contextmanager
-def load(lab: Lab, look: Look, name: str, **amount: float) -> Iterator[None]:
-    """Requests for a service, canary and control included, until the block is left."""
+def load(lab: Lab, look: Look, name: str, *, at_once: int) -> Iterator[None]:
+    """Requests for a service, canary and control included, so many at once until the block is left."""
     assert lab.fleet is not None
     pods = {names.LABEL_SERVICE: name}
     requests = lab.fleet.fleet.load(
-        look.namespace, pods, prompt_tokens=16, output_tokens=20, seconds=900, **({"rate": 20.0} | amount)
+        look.namespace, pods, rate=100, prompt_tokens=16, output_tokens=20, seconds=900, at_once=at_once
     )
     sending = lab.fleet.submit(requests)
     try:
@@ -80,11 +81,11 @@ def load(lab: Lab, look: Look, name: str, **amount: float) -> Iterator[None]:
 
 
 def test_a_bad_sequence_cap_heals_itself_and_a_person_takes_it_back(lab: Lab, apply: Apply, look: Look) -> None:
-    apply("svc", **BY_MISTAKE, podTemplate=_slowed(0.08), tuning=ONE_FLAG)
+    apply("svc", **BY_MISTAKE, podTemplate=_slowed(0.06), tuning=ONE_FLAG)
     look.until("svc", "Ready", "True")
     assert BEFORE in _args(look, "svc")
     spec = look.get("vllmservices", "svc")["spec"]
-    with load(lab, look, "svc", rate=RATE):
+    with load(lab, look, "svc", at_once=AT_ONCE):
         look.until("svc", names.EXPERIMENTING, "True", "Trying")
         eventually(lambda: {"svc-canary", "svc-control"} <= _deployments(look))
         assert AFTER in _args(look, "svc-canary")
@@ -228,7 +229,7 @@ def test_under_the_same_pressure_nothing_is_touched(side: Side, name: str, findi
 
 
 def _slowed(factor: float) -> Json:
-    """Engines at so much of the usual speed (0.08: a step takes 0.15 s), so that few requests a second fill one."""
+    """Engines at so much of the usual speed (0.06: a step takes 0.2 s), so that few requests fill one."""
     return {"spec": {"containers": [{"name": "vllm", "env": [{"name": TIME_FACTOR, "value": str(factor)}]}]}}
 
 
