@@ -16,6 +16,7 @@ from tests.unit.core.fleets import CAPACITY, busy, case, quiet
 
 FULL: dict[str, Any] = {"USAGE": 0.97, "USAGE_PEAK": 1.0}
 NO_TARGETS = Targets()
+AB = "ab"
 LONG = replace(CAPACITY, request_blocks=300)
 
 
@@ -82,7 +83,7 @@ LONG = replace(CAPACITY, request_blocks=300)
         pytest.param(case(quiet(RUNNING=1)), "StuckEngine", id="one request, and no token"),
         pytest.param(case(quiet(PROMPT_TOKENS=0.5)), "Healthy", id="a prompt now and then is not idle"),
         pytest.param(
-            case(*(busy(n, USAGE=0.05, USAGE_PEAK=0.1, RUNNING=3, PROMPT_TOKENS=100, WAITING=1) for n in "ab")),
+            case(*(busy(n, USAGE=0.05, USAGE_PEAK=0.1, RUNNING=3, PROMPT_TOKENS=9, WAITING=1, REQUESTS=0) for n in AB)),
             "Healthy",
             id="little of everything, and one waits",
         ),
