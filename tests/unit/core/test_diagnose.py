@@ -83,9 +83,9 @@ LONG = replace(CAPACITY, request_blocks=300)
         pytest.param(case(quiet(RUNNING=1)), "StuckEngine", id="one request, and no token"),
         pytest.param(case(quiet(PROMPT_TOKENS=0.5)), "Healthy", id="a prompt now and then is not idle"),
         pytest.param(
-            case(busy("a", **LITTLE, WAITING=1), busy("b", **LITTLE)), "Healthy", id="little of everything, and one waits"
+            case(busy("a", **LITTLE, WAITING=1), busy("b", **LITTLE)), "Healthy", id="little, and one waits"
         ),
-        pytest.param(case(busy("a", **LITTLE), busy("b", **LITTLE)), "OverProvisioned", id="little of everything"),
+        pytest.param(case(busy("a", **LITTLE), busy("b", **LITTLE)), "OverProvisioned", id="little"),
         pytest.param(
             case(*(busy(n, USAGE=0.3, USAGE_PEAK=0.45, RUNNING=3, PROMPT_TOKENS=100) for n in "ab")),
             "Healthy",
