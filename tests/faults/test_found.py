@@ -38,6 +38,11 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     # A watch that broke never told of the deletion: the children came back as often as they were collected, until the
     # next listing. That the status had nobody to be written to was no news.
     "a service that is gone for its status is gone": ("deletion", disconnected(compacted=True)),
+    # What was deleted was thought to be there until a watch said otherwise, and deleted at every look.
+    "what is deleted is deleted once": (
+        "scale down by hand",
+        garbled("all events dropped", 0, within_seconds=150.0, dropped=1.0, doubled=0.0, late=0.0),
+    ),
     # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
     "what an engine's pool is stays said": ("demand that stays", moody("away at every other tick")),
 }

@@ -7,6 +7,7 @@ What each step does stands elsewhere: which plan runs in ``core/rollout.py``, th
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 
 from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
@@ -165,7 +166,10 @@ class Reconciler:
         )
         said = replace(facts, observed=(trial.condition,))
         sized = replace(size, entries=(*size.entries, *trial.entries))
-        written = await self.reporter.report(key, service, said, plan, sized, observed, advice, trial.tuning)
+        grounds = partial(self.planner.grounds, target.answer)
+        written = await self.reporter.report(
+            key, service, said, plan, sized, observed, advice, trial.tuning, grounds=grounds
+        )
         self.scaler.reported(key, size.entries)
         if applied.waiting:
             return LEAVING_RECHECK_SECONDS

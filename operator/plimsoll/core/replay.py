@@ -4,9 +4,10 @@ An entry of the ledger carries its grounds: everything that the law was given. `
 more. Another answer means that the law is another one since, or that it did not depend on its arguments alone.
 """
 
+import json
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Self
 
@@ -18,9 +19,13 @@ from plimsoll.core.demand import ReplicaCapacity
 from plimsoll.core.experiment import Experiment, Scene, Timing
 from plimsoll.core.fleet_sum import FleetSum
 from plimsoll.core.ledger import MESSAGE_LIMIT
+from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.planned import Asked, Recorded, chosen, otherwise, recorded
 from plimsoll.core.scale import Decision, History, Limits, State, Tuning, decide
 
 LAW: Final = "law"
+LONGEST: Final = 12_000
+"""Characters of a plan's grounds; with the rest of the entry they have to stay within the 16 KiB of a line."""
 
 
 class UnreadableError(ValueError):
@@ -146,12 +151,32 @@ class Stepped:
         return Again(following.experiment.verdict, reason=following.experiment.phase)
 
 
-Grounds = Scaled | Woken | Slept | Stepped
+@dataclass(frozen=True)
+class Planned:
+    """What the planner was given (``core/planned.py``), and what it chose; nothing: it refused."""
+
+    asked: Recorded
+    made: Mapping[str, Any] = field(default_factory=dict)
+
+    def again(self) -> Again:
+        """The plan of now. Of one that is the same nothing is said: the entry's own words stand."""
+        try:
+            found = self.asked.asked.plan()
+        except ValueError as error:
+            raise UnreadableError(str(error)) from None
+        if isinstance(found, Refusal):
+            return Again(found.message, reason=found.reason)
+        changes = "; ".join(otherwise(self.made, chosen(found)))
+        return Again(f"the plan would be {changes}" if changes else "")
+
+
+Grounds = Scaled | Woken | Slept | Stepped | Planned
 _LAWS: Final[Mapping[str, type[Grounds]]] = {
     "replicas": Scaled,
     "wake": Woken,
     "sleep": Slept,
     "experiment": Stepped,
+    "plan": Planned,
 }
 
 
@@ -165,6 +190,15 @@ def written(grounds: Grounds) -> dict[str, Any]:
     law = next(name for name, kind in _LAWS.items() if isinstance(grounds, kind))
     found: dict[str, Any] = _adapters()[law].dump_python(grounds, mode="json", exclude_defaults=True)
     return {LAW: law, **found}
+
+
+def planned(asked: Asked, answer: Plan | Refusal) -> dict[str, Any]:
+    """Grounds of an answer of the planner; nothing where they would be too long for a line, or no answer at all."""
+    told = recorded(asked, answer)
+    if told is None:
+        return {}
+    found = written(Planned(told, chosen(answer) if isinstance(answer, Plan) else {}))
+    return found if len(json.dumps(found)) <= LONGEST else {}
 
 
 def again(entry: Mapping[str, Any]) -> Again | None:
@@ -187,6 +221,8 @@ def again(entry: Mapping[str, Any]) -> Again | None:
         raise UnreadableError(f"grounds.{where}: {first['msg']}") from None
     try:
         return found.again()
+    except UnreadableError:
+        raise
     except (ArithmeticError, LookupError, ValueError) as error:
         raise UnreadableError(f"grounds that no decision can be made from: {error!r}") from None
 
