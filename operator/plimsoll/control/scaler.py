@@ -21,6 +21,7 @@ from plimsoll.core.conditions import Problem
 from plimsoll.core.fleet_sum import FleetSum
 from plimsoll.core.ledger import SCALE, Entry
 from plimsoll.core.limits import limits
+from plimsoll.core.loan import NOTHING_LENT, TRIAL_PODS, Lately, Lender, Lent
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.manifests.workload import workload_of
 from plimsoll.core.outlook import Scene
@@ -28,7 +29,7 @@ from plimsoll.core.pods import PodState, start_seconds
 from plimsoll.core.replay import Remembered, Scaled, Slept, Woken
 from plimsoll.core.replica import capacity_of
 from plimsoll.core.request import Request
-from plimsoll.core.scale import DEFAULTS, Decision, History, Limits, State, Tuning, decide
+from plimsoll.core.scale import DEFAULTS, Decision, History, Limits, State, Tuning, decide, replicas_for
 from plimsoll.core.signals import FleetView, Look
 from plimsoll.core.sizing import Known, Size, Start
 from plimsoll.core.stable_text import stable
@@ -72,13 +73,18 @@ class Fleet:
     other: Autoscaler | None = None
     told: Mapping[str, Any] = field(default_factory=dict)
     """``status.scaling``, as it was reported last."""
-    trying: bool = False
-    """Pods of an experiment take a part of the traffic: that less comes to the fleet is no reason to shrink it."""
+    lent: Lent = NOTHING_LENT
+    """To an experiment, which takes a part of the traffic: that less comes to the fleet is no reason to shrink it."""
+
+    @property
+    def given(self) -> int | None:
+        """The count that the workload was given last."""
+        return None if self.workload is None else int(self.workload["spec"].get("replicas", 1))
 
     @property
     def live(self) -> int | None:
-        """The count that the workload was given last."""
-        return None if self.workload is None else int(self.workload["spec"].get("replicas", 1))
+        """The same, with what is lent."""
+        return self.given if self.given is None or self.other else self.lent.whole(self.given)
 
     @property
     def by_us(self) -> bool:
@@ -107,6 +113,7 @@ class _Memory:
     restless: bool = True
     rehearsed: tuple[str, str | None] | None = None
     """Reason and count of the last decision that was recorded and not acted on."""
+    lately: Lately = field(default_factory=Lately)
 
 
 @dataclass
@@ -150,8 +157,8 @@ class Scaler:
         One replica that nobody has set is what the API server makes of a workload that names no count.
         """
         memory = self._memories.get(fleet.key)
-        default = fleet.live == 1 and (memory is None or memory.wanted in (None, 1))
-        return None if fleet.by_us or default else fleet.live
+        default = fleet.given == 1 and (memory is None or memory.wanted in (None, 1))
+        return None if fleet.by_us or default else fleet.given
 
     def size(self, fleet: Fleet) -> Size:
         """The count of a fleet at this moment."""
@@ -165,7 +172,7 @@ class Scaler:
         count = self._acted_on(fleet, memory, start, decision, scene)
         memory.restless = self._restless(fleet, memory, count, bounds)
         self._claim(fleet, count, decision.wanted or 0)
-        _show(fleet, count, decision, scene.view)
+        _show(fleet, fleet.lent.runs(count), decision, scene.view)
         return self._size(fleet, memory, start, count, decision, scene)
 
     def _start(self, fleet: Fleet, memory: _Memory) -> Start:
@@ -193,7 +200,7 @@ class Scaler:
         if not self.budgets.knows(fleet.key):
             self._claim(fleet, fleet.live or 0, count)
         found = self._own_limits(fleet, self.budgets.limit(fleet.key, _product(fleet)) if fleet.auto else None)
-        if not fleet.trying or count <= found.least:
+        if not fleet.lent.trying or count <= found.least:
             return found
         return replace(found, least=min(count, found.most), least_is="the count while an experiment runs")
 
@@ -247,7 +254,9 @@ class Scaler:
             same = memory.decided_from == count
             return (memory.decision if same else replace(memory.decision, replicas=count, valid=False)), scene
         memory.looked_seconds, memory.decided_from = look.at_seconds, count
-        memory.history = memory.history or History(look.at_seconds)
+        if fleet.lent.trying or memory.history is None:
+            # What is seen while others take a part of the traffic must not count as little traffic afterwards.
+            memory.history = History(look.at_seconds)
         state = State(count, fleet.busy_with, stuck=_stuck(fleet, view))
         scene = _grounded(scene, state, look.at_seconds, memory.history)
         decision = decide(scene.capacity, view, state, bounds, memory.history, look.at_seconds, self.tuning)
@@ -281,7 +290,7 @@ class Scaler:
             return False
         shared = self.budgets.limit(fleet.key, _product(fleet)) is not None
         falls = count > max(1, bounds.least) and (memory.history is None or memory.history.may_fall_below(count))
-        return shared or falls or bounds.least == 0
+        return shared or falls or bounds.least == 0 or fleet.lent.trying
 
     def _note(self, memory: _Memory, entry: Entry | None) -> None:
         if entry is not None and all(
@@ -297,9 +306,10 @@ class Scaler:
 
     def _size(self, fleet: Fleet, memory: _Memory, start: Start, count: int, decision: Decision, scene: Scene) -> Size:
         until = None if start.until_seconds is None else start.until_seconds - self.wall_seconds()
+        runs = fleet.lent.runs(count)
         return Size(
-            replicas=count,
-            floor=min(count, self._floor(fleet, memory, count)),
+            replicas=runs,
+            floor=fleet.lent.must_serve(min(runs, self._floor(fleet, memory, count))),
             ours=fleet.other is None,
             scaling=self._scaling(fleet, start, count, decision, scene),
             limited=self._limited(fleet, memory, decision, scene),
@@ -307,7 +317,21 @@ class Scaler:
             refused=self._refused(fleet, scene.limits),
             entries=tuple(memory.unreported),
             again_seconds=until,
+            lender=self._lender(fleet, memory, count, decision, scene),
+            lent=fleet.lent,
         )
+
+    def _lender(self, fleet: Fleet, memory: _Memory, count: int, decision: Decision, scene: Scene) -> Lender:
+        """The fleet as one that may lend: what demand asks for is counted as if it alone served."""
+        needed = lately = None
+        if decision.demand is not None:
+            share = _share(fleet, scene.view)
+            needed = replicas_for(decision.demand.times(1 / share), scene.capacity, self.tuning)
+            lately = memory.lately.note(memory.looked_seconds or 0.0, needed)
+        else:
+            memory.lately = Lately()
+        known = needed if scene.view.complete else None
+        return Lender(count, fleet.request.spec.scaling.min_replicas, known, lately, _theirs(fleet))
 
     def _scaling(self, fleet: Fleet, start: Start, count: int, decision: Decision, scene: Scene) -> Mapping[str, Any]:
         """``status.scaling``. What an operator before us has told stays until we have looked once ourselves."""
@@ -422,6 +446,21 @@ def _told(fleet: Fleet, start: Start, count: int, decision: Decision, scene: Sce
     return told
 
 
+def _share(fleet: Fleet, view: FleetView) -> float:
+    """Of the service's traffic, what comes to the fleet: all pods that serve get as much."""
+    serving = len(view.serving)
+    return serving / (serving + TRIAL_PODS) if fleet.lent.measuring and serving else 1.0
+
+
+def _theirs(fleet: Fleet) -> str:
+    """Whose word the count is, where it is not ours."""
+    if fleet.auto:
+        return ""
+    mode = fleet.request.spec.scaling.mode
+    whose = f"{fleet.other} sets the count" if fleet.other else f"spec.scaling.mode is {mode}"
+    return f"{whose}: replicas are lent in the mode Auto alone"
+
+
 def _set_by(fleet: Fleet) -> str:
     if fleet.other is not None:
         return str(fleet.other)
@@ -434,4 +473,5 @@ def _why(fleet: Fleet, start: Start, decision: Decision) -> str:
     if not fleet.auto:
         floor = "; the count from before stays for a while" if start.until_seconds is not None else ""
         return f"spec.replicas is {fleet.request.spec.replicas}{floor}"
-    return stable(decision.why, WHY_LIMIT)
+    lent = f"{fleet.lent.loan}; " if fleet.lent.loan and fleet.lent.holds else ""
+    return stable(f"{lent}{decision.why}", WHY_LIMIT)
