@@ -56,14 +56,14 @@ class Opening:
     now: float
     timing: Timing
 
-    def why_not(self, setting: str) -> tuple[str, str] | None:
-        """In a word and in a sentence why nobody allows it now; None: somebody does. A person needs no budget."""
-        if self.approved:
-            return None
-        if setting not in self.allowed:
-            return "Proposed", f"{setting} is not in spec.tuning.allow: it waits for a person"
-        early = over_budget(self.ended, self.now, self.timing)
-        return ("NotNow", early) if early else None
+    def allows(self, setting: str) -> bool:
+        """Whether somebody lets it be tried."""
+        return self.approved or setting in self.allowed
+
+    @property
+    def early(self) -> str:
+        """Why it is too early for another one; empty: it is not. A person needs no budget."""
+        return "" if self.approved else over_budget(self.ended, self.now, self.timing)
 
 
 def weighed(

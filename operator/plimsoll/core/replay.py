@@ -27,7 +27,7 @@ from plimsoll.core.scale import Decision, History, Limits, State, Tuning, decide
 
 LAW: Final = "law"
 LONGEST: Final = 12_000
-"""Characters of grounds; with the rest of the entry they have to stay within the 16 KiB of a line."""
+"""Characters of what people can make as long as they like, a spec or an inventory: a line has 16 KiB."""
 
 
 class UnreadableError(ValueError):
@@ -190,8 +190,12 @@ class Begun:
             raise UnreadableError(str(error)) from None
         if found is None:
             return Again("nothing would be proposed", reason="NoExperiment")
-        reason, why = self.opening.why_not(found.change.setting) or ("Trying", found.why)
-        return Again(why, f"{found.change.flag} {found.change.after}", reason)
+        change, after = found.change, f"{found.change.flag} {found.change.after}"
+        if not self.opening.allows(change.setting):
+            return Again(f"{change.setting} is not in spec.tuning.allow: it waits for a person", after, "Proposed")
+        if self.opening.early:
+            return Again(self.opening.early, after, "NotNow")
+        return Again(found.why, after, "Trying")
 
 
 Grounds = Scaled | Woken | Slept | Stepped | Begun | Planned
@@ -214,7 +218,9 @@ def written(grounds: Grounds) -> dict[str, Any]:
     """Grounds as JSON; nothing where they would be too long for a line."""
     law = next(name for name, kind in _LAWS.items() if isinstance(grounds, kind))
     found: dict[str, Any] = _adapters()[law].dump_python(grounds, mode="json", exclude_defaults=True)
-    return {LAW: law, **found} if len(json.dumps(found)) <= LONGEST else {}
+    if isinstance(grounds, Begun | Planned) and len(json.dumps(found)) > LONGEST:
+        return {}
+    return {LAW: law, **found}
 
 
 def planned(asked: Asked, answer: Plan | Refusal) -> dict[str, Any]:
