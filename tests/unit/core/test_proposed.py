@@ -48,8 +48,8 @@ def proposal(
 
 def entry(told: Weighed, found: Recommendation, opening: Opening = OPEN) -> dict[str, Any]:
     """As a reader of the log finds it."""
-    step = (f"{found.change.flag} {each}" for each in (found.before, found.change.after))
-    made = Entry("Retune", "Trying", found.why, *step, grounds=replay.written(Begun(told, opening)))
+    before, after = (f"{found.change.flag} {each}" for each in (found.before, found.change.after))
+    made = Entry("Retune", "Trying", found.why, before, after, grounds=replay.written(Begun(told, opening)))
     read: dict[str, Any] = json.loads(json.dumps(logged(made, "2027-01-15T08:00:00Z"), allow_nan=False))
     return read
 
