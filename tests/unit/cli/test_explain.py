@@ -294,6 +294,15 @@ def test_history_of_a_live_service_joins_what_it_still_knows(tmp_path: Path) -> 
     assert "quicker" in alone.stdout
 
 
+def test_an_experiment_on_lent_replicas_says_what_is_lent(tmp_path: Path) -> None:
+    running = {"flag": "--max-num-seqs", "from": "32", "to": "64", "phase": "Draining", "since": NOW, "why": "41 wait"}
+    obj = live(tmp_path, READY, tuning={"experiment": running, "lent": {"replicas": 2, "of": 5}})
+    result = explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs")
+    assert result.exit_code == 0, result.output
+    assert "--max-num-seqs 32 -> 64: Draining" in result.stdout
+    assert "2 of 5 replicas lent" in result.stdout
+
+
 def test_load_and_step_times_are_told_beside_what_was_declared(tmp_path: Path) -> None:
     figures = {"concurrency": {"declared": 8, "observed": 40, "counts": 38}, "promptTokens": {"observed": 4100}}
     days = [{"date": "2026-11-29", "requests": 10_000, "hours": 21, "promptTokens": 4100}]
