@@ -16,6 +16,7 @@ from tests.unit.core.fleets import CAPACITY, busy, case, quiet
 
 FULL: dict[str, Any] = {"USAGE": 0.97, "USAGE_PEAK": 1.0}
 NO_TARGETS = Targets()
+LITTLE: dict[str, Any] = {"USAGE": 0.05, "USAGE_PEAK": 0.1, "RUNNING": 3, "PROMPT_TOKENS": 9, "REQUESTS": 0}
 LONG = replace(CAPACITY, request_blocks=300)
 
 
@@ -82,10 +83,9 @@ LONG = replace(CAPACITY, request_blocks=300)
         pytest.param(case(quiet(RUNNING=1)), "StuckEngine", id="one request, and no token"),
         pytest.param(case(quiet(PROMPT_TOKENS=0.5)), "Healthy", id="a prompt now and then is not idle"),
         pytest.param(
-            case(*(busy(n, USAGE=0.05, USAGE_PEAK=0.1, RUNNING=3, PROMPT_TOKENS=100, WAITING=1) for n in "ab")),
-            "Healthy",
-            id="little of everything, and one waits",
+            case(busy("a", **LITTLE, WAITING=1), busy("b", **LITTLE)), "Healthy", id="little, and one waits"
         ),
+        pytest.param(case(busy("a", **LITTLE), busy("b", **LITTLE)), "OverProvisioned", id="little"),
         pytest.param(
             case(*(busy(n, USAGE=0.3, USAGE_PEAK=0.45, RUNNING=3, PROMPT_TOKENS=100) for n in "ab")),
             "Healthy",
