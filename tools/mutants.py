@@ -28,9 +28,10 @@ PACKAGE: Final = ROOT / "operator" / "plimsoll"
 TESTS: Final = sorted(
     path for room in ("unit", "property", "faults") for path in (ROOT / "tests" / room).rglob("test_*.py")
 )
+# What they answer is done: replicas, templates, flags, who leads, and whether any of that may be now.
 DECIDERS: Final = (
     "demand", "sizing", "replica", "limits", "budget", "activation", "diagnose", "outlook", "conditions", "rollout",
-    "steps", "surge", "signals", "scale",
+    "steps", "surge", "signals", "scale", "handover", "election", "experiment", "judge", "retune", "freeze", "gate",
 )  # fmt: skip
 EQUIVALENT: Final = ROOT / "tools" / "equivalent_mutants.txt"
 LIBRARIES: Final = ("pytest", "hypothesis", "pydantic", "yaml", "plimsoll.api.status", "plimsoll.api.v1alpha1")
@@ -168,7 +169,7 @@ def examine(path: Path, sample: int, seed: int, stages: int, longest_seconds: fl
 def _stages(module: str) -> Iterator[list[Path]]:
     """Tests from the nearest to the farthest: most mutants end at the first."""
     direct, own = importers(module, TESTS), f"test_{module.rpartition('.')[2]}"
-    nearest = [test for test in direct if test.stem == own]
+    nearest = [test for test in direct if test.stem == own or test.stem.startswith(f"{own}_")]
     yield nearest
     yield [test for test in direct if test not in nearest]
     yield [test for test in _indirect(module) if test not in direct]

@@ -87,7 +87,8 @@ async def generate(
         sessions = [kept, fresh] if ask_again else [kept]
         begun = time.monotonic()
         for number in range(max(1, int(rate * seconds))):
-            await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
+            if (early := begun + number / rate - time.monotonic()) > 0:  # who is late does not wait for the loop too
+                await asyncio.sleep(early)
             await slots.acquire()
             if enough(report):
                 break

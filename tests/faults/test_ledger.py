@@ -42,6 +42,13 @@ def ledger() -> Iterator[Lines]:
     log.setLevel(level)
 
 
+def made_again(entries: list[dict[str, Any]]) -> list[str]:
+    """Entries that can be decided again, of which each must come out the same."""
+    again_ = [(each, found) for each in entries if (found := again(each)) is not None]
+    assert [found for each, found in again_ if not found.same_as(each)] == []
+    return [f"{each['kind']} {each['reason']}" for each, _ in again_]
+
+
 def test_every_plan_and_step_is_told_once_and_decided_the_same_again(ledger: Lines) -> None:
     scenario = SCENARIOS["experiment that is kept"]
     with prepared(scenario) as world:
@@ -58,8 +65,13 @@ def test_every_plan_and_step_is_told_once_and_decided_the_same_again(ledger: Lin
         "Retune Kept",
     ]
     assert entries == sorted(entries, key=lambda each: each["time"])
-    made = [found.same_as(each) for each in entries if (found := again(each)) is not None]
-    assert made == [True, True]
+    assert made_again(entries) == [
+        "Plan FirstPlan",
+        "Retune Trying",
+        "Retune Keeping",
+        "Plan Experiment",
+        "Retune Kept",
+    ]
     assert max(map(len, map(json.dumps, ledger.found))) < LONGEST_LINE
     first, second = entries[0], entries[4]
     assert (second["from"], first["inputs"]["model"]) == (first["to"], "Qwen/Qwen3-8B")
@@ -73,7 +85,7 @@ def test_a_refusal_is_told_with_what_would_fit(ledger: Lines) -> None:
         world.apply(service(contextTokens=10_000_000))
         world.run(120)
     plans = [line["entry"] for line in ledger.found if line["entry"]["kind"] == "Plan"]
-    assert [each["reason"] for each in plans] == ["FirstPlan", "MaxModelLenAboveModel"]
+    assert made_again(plans) == ["Plan FirstPlan", "Plan MaxModelLenAboveModel"]
     assert plans[1]["from"] == plans[1]["to"] == plans[0]["to"]
     assert plans[1]["inputs"]["contextTokens"] == "10000000"
     assert "contextTokens" in plans[1]["alternatives"][0]

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -22,6 +22,8 @@ from plimsoll.core.plan.configmaps import UnreadableError, files_of, referenced
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal, to_json
+from plimsoll.core.podtemplate.gate import gate_refusals
+from plimsoll.core.policy import Allowed
 from plimsoll.core.request import minimum_replicas
 
 _NOTHING_KNOWN: Final = Inventory()
@@ -46,6 +48,8 @@ class Planned:
     elapsed_ms: float
     unreachable: bool = False
     """Whether the hub was asked and could not be reached."""
+    notes: tuple[str, ...] = ()
+    """What the operator would not do with the service, beside the plan."""
 
     @property
     def full_name(self) -> str:
@@ -54,7 +58,8 @@ class Planned:
 
     def result(self) -> dict[str, Any]:
         """The contract's JSON."""
-        return describe(self.full_name, self.spec.model.id, self.outcome, self.elapsed_ms)
+        found = describe(self.full_name, self.spec.model.id, self.outcome, self.elapsed_ms)
+        return {**found, "assumptions": [*found["assumptions"], *self.notes]}
 
 
 @dataclass(frozen=True)
@@ -152,7 +157,16 @@ def _planned(document: Document, sources: Sources, inventory: Inventory) -> Plan
     except HubError as error:
         outcome, unreachable = Refusal(reasons.UNKNOWN_MODEL.name, f"spec.model.id: {error}"), error.unreachable
     elapsed_ms = round((time.perf_counter() - started) * 1000, 2)
-    return Planned(namespace, service.metadata.name, document.manifest, spec, config, outcome, elapsed_ms, unreachable)
+    notes = tuple(_about_the_gate(spec, inventory.policy.allow))
+    return Planned(
+        namespace, service.metadata.name, document.manifest, spec, config, outcome, elapsed_ms, unreachable, notes
+    )
+
+
+def _about_the_gate(spec: VLLMServiceSpec, allowed: Allowed) -> Iterator[str]:
+    """A quality gate that may not run holds up no plan, so nobody would hear of it before an experiment is due."""
+    if refused := gate_refusals(spec, allowed):
+        yield f"tuning: fp8 KV is never tried, since its quality gate may not run: {'; '.join(refused)}"
 
 
 def _config(spec: VLLMServiceSpec, namespace: str, sources: Sources) -> ModelConfig | None:

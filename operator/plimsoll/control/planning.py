@@ -8,7 +8,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 from plimsoll.adapters.ports import (
     CONFIG_MAPS,
@@ -20,18 +20,19 @@ from plimsoll.adapters.ports import (
     UnreachableError,
 )
 from plimsoll.api import names, reasons
-from plimsoll.api.v1alpha1 import ConfigRef, VLLMServiceSpec
+from plimsoll.api.v1alpha1 import ConfigRef
+from plimsoll.core import replay
 from plimsoll.core.drift import digest
 from plimsoll.core.plan.asked import draft_name
-from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.claims import Claims, claim_names
 from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
 from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction, to_dict
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.planned import Asked
 from plimsoll.core.policy import PodPolicy
-from plimsoll.core.request import Request, minimum_replicas
+from plimsoll.core.request import Request
 from plimsoll.core.rollout import Outcome, Unavailable
 
 
@@ -59,7 +60,7 @@ class Planner:
     speeds: Callable[[str], Mapping[str, float]] = lambda _model: {}
     """Step times over those predicted, of running engines of a model, by what decides them."""
     _inventory: Inventory = field(default_factory=Inventory)
-    _plans: OrderedDict[str, Outcome] = field(default_factory=OrderedDict)
+    _plans: OrderedDict[str, tuple[Asked, Plan | Refusal]] = field(default_factory=OrderedDict)
     _catalogue: Files = field(default_factory=dict)
     _catalogue_until: float = float("-inf")
 
@@ -83,21 +84,26 @@ class Planner:
         learned = (to_dict(correction), *pods, request.load.to_dict())
         key = digest([request.fingerprint, *bounds, config and config.mark, claims, *learned])
         if key not in self._plans:
-            self._plans[key] = plan_service(request.spec, request.minimum_replicas, config, known, correction)
+            asked = Asked(request.spec, config, known, correction)
+            self._plans[key] = (asked, asked.plan())
             while len(self._plans) > REMEMBERED_PLANS:
                 self._plans.popitem(last=False)
         self._plans.move_to_end(key)
-        return self._plans[key]
+        return self._plans[key][1]
 
-    async def what_if(self, request: Request) -> Callable[[VLLMServiceSpec], Plan | Refusal] | None:
-        """Plans of the same request with another spec; None while its model or its claims cannot be read."""
+    def grounds(self, answer: Plan | Refusal | None) -> Mapping[str, Any]:
+        """All that an answer given before was planned from, for the ledger; nothing where it is not remembered."""
+        asked = next((asked for asked, made in self._plans.values() if made is answer), None)
+        return replay.planned(asked, answer) if asked and answer else {}
+
+    async def what_if(self, request: Request) -> Asked | None:
+        """To plan the same request with another spec; None while its model or its claims cannot be read."""
         try:
             config, claims = await self._config(request), await self._claims(request)
         except (UnreadableError, _MissingClaimError):
             return None
         self._forget_plans_of_another_inventory()
-        known = self._known(request, claims)
-        return lambda spec: plan_service(spec, minimum_replicas(spec), config, known)
+        return Asked(request.spec, config, self._known(request, claims))
 
     def _known(self, request: Request, claims: Claims) -> Inventory:
         """What a plan of this request may count on beside the request."""

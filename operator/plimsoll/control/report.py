@@ -42,8 +42,13 @@ class Reporter:
         observed: Observed = NOTHING_OBSERVED,
         recommendation: Mapping[str, Any] | None = None,
         tuning: Mapping[str, Any] | None = None,
+        *,
+        grounds: chronicle.Grounds = dict,
     ) -> float | None:
-        """Write the status if it says something new; the seconds until a postponed figure may be written."""
+        """Write the status if it says something new; the seconds until a postponed figure may be written.
+
+        ``grounds``: what the planner's answer rests on.
+        """
         before = service.get("status") or {}
         generation = int(service["metadata"].get("generation", 0))
         decided = conditions.decide(replace(facts, observed=(*observed.conditions(before), *facts.observed)))
@@ -73,7 +78,7 @@ class Reporter:
         if change == "figures" and (wait := self._wait_seconds(key)) > 0:
             return wait
         await self._write(service, after)
-        noted = chronicle.noted(before, after, service.get("spec") or {})
+        noted = chronicle.noted(before, after, service.get("spec") or {}, grounds)
         record(key, (*noted, *size.entries), self._clock.now())
         if change == "flip":
             await self._events.transitions(service, before.get("conditions") or (), decided)

@@ -5,7 +5,7 @@ status once makes each entry once.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from plimsoll.api import names
@@ -13,23 +13,25 @@ from plimsoll.core.ledger import CORRECTION, PLAN, Entry
 from plimsoll.core.plan import correction
 
 Status = Mapping[str, Any]
+Grounds = Callable[[], Mapping[str, Any]]
+"""What the planner's answer rests on; asked for only where it makes an entry."""
 MOST_ALTERNATIVES: Final = 8
 _TUNING: Final = ("Keeping", "Reverting")
 """Phases of an experiment in which a plan is made for its sake."""
 
 
-def noted(before: Status, after: Status, spec: Mapping[str, Any]) -> tuple[Entry, ...]:
+def noted(before: Status, after: Status, spec: Mapping[str, Any], grounds: Grounds = dict) -> tuple[Entry, ...]:
     """What is new between two statuses of one service, whose ``spec`` this is."""
     return (
-        *_plans(before, after, spec),
-        *_refusals(before, after, spec),
+        *_plans(before, after, spec, grounds),
+        *_refusals(before, after, spec, grounds),
         *_corrections(before, after),
         *_steps(before, after),
         *_loads(before, after),
     )
 
 
-def _plans(before: Status, after: Status, spec: Mapping[str, Any]) -> Iterator[Entry]:
+def _plans(before: Status, after: Status, spec: Mapping[str, Any], grounds: Grounds) -> Iterator[Entry]:
     """Another plan is in force."""
     was, now = (_part(each, "plan") for each in (before, after))
     if not now.get("revision") or now["revision"] == was.get("revision"):
@@ -43,6 +45,7 @@ def _plans(before: Status, after: Status, spec: Mapping[str, Any]) -> Iterator[E
         now["revision"],
         _asked(after, spec),
         tuple(rejected)[:MOST_ALTERNATIVES],
+        grounds(),
     )
 
 
@@ -58,7 +61,7 @@ def _why(before: Status, after: Status) -> str:
     return "Requested"  # accept-plan or restart: annotations make no generation
 
 
-def _refusals(before: Status, after: Status, spec: Mapping[str, Any]) -> Iterator[Entry]:
+def _refusals(before: Status, after: Status, spec: Mapping[str, Any], grounds: Grounds) -> Iterator[Entry]:
     """What was asked for is refused; what ran before goes on."""
     was, now = _planned(before), _planned(after)
     if now.get("status") != "False" or (was.get("status"), was.get("reason")) == ("False", now.get("reason")):
@@ -73,6 +76,7 @@ def _refusals(before: Status, after: Status, spec: Mapping[str, Any]) -> Iterato
         running,
         _asked(after, spec),
         tuple(nearest)[:MOST_ALTERNATIVES],
+        grounds(),
     )
 
 

@@ -110,6 +110,11 @@ class Demand:
         """The largest need."""
         return max(self.by_blocks, self.by_compute, self.by_sequences, self.by_flow)
 
+    def times(self, factor: float) -> "Demand":
+        """So many times as much of everything."""
+        needs = (self.blocks, self.by_blocks, self.by_compute, self.by_sequences, self.by_flow)
+        return Demand(*(factor * need for need in needs))
+
     @property
     def bound(self) -> str:
         """What the largest need is of."""

@@ -4,23 +4,30 @@ An entry of the ledger carries its grounds: everything that the law was given. `
 more. Another answer means that the law is another one since, or that it did not depend on its arguments alone.
 """
 
+import json
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from plimsoll.api import reasons
 from plimsoll.core import experiment
 from plimsoll.core.activation import Idle, asleep, awake
 from plimsoll.core.demand import ReplicaCapacity
 from plimsoll.core.experiment import Experiment, Scene, Timing
 from plimsoll.core.fleet_sum import FleetSum
 from plimsoll.core.ledger import MESSAGE_LIMIT
+from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.planned import Asked, Recorded, chosen, otherwise, recorded
+from plimsoll.core.proposed import Opening, Weighed
 from plimsoll.core.scale import Decision, History, Limits, State, Tuning, decide
 
 LAW: Final = "law"
+LONGEST: Final = 12_000
+"""Characters of what people can make as long as they like, a spec or an inventory: a line has 16 KiB."""
 
 
 class UnreadableError(ValueError):
@@ -146,12 +153,59 @@ class Stepped:
         return Again(following.experiment.verdict, reason=following.experiment.phase)
 
 
-Grounds = Scaled | Woken | Slept | Stepped
+@dataclass(frozen=True)
+class Planned:
+    """What the planner was given (``core/planned.py``), and what it chose; nothing: it refused."""
+
+    asked: Recorded
+    made: Mapping[str, Any] = field(default_factory=dict)
+
+    def again(self) -> Again:
+        """The plan of now. Of one that is the same nothing is said: the entry's own words stand."""
+        try:
+            found = self.asked.asked.plan()
+        except ValueError as error:
+            raise UnreadableError(str(error)) from None
+        if isinstance(found, Refusal):
+            return Again(found.message, reason=found.reason)
+        changes = "; ".join(otherwise(self.made, chosen(found)))
+        return Again(f"the plan would be {changes}" if changes else "")
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a proposal was made from, and who allowed it to be tried then (``core/proposed.py``).
+
+    That the fleet was at rest, its metrics complete and two GPUs free is what was seen: else nothing had begun.
+    """
+
+    weighed: Weighed
+    opening: Opening
+
+    def again(self) -> Again:
+        """What would be proposed now, and whether it might be tried."""
+        try:
+            found = self.weighed.again()
+        except ValueError as error:
+            raise UnreadableError(str(error)) from None
+        if found is None:
+            return Again("nothing would be proposed", reason="NoExperiment")
+        change, after = found.change, f"{found.change.flag} {found.change.after}"
+        if not self.opening.allows(change.setting):
+            return Again(f"{change.setting} is not in spec.tuning.allow: it waits for a person", after, "Proposed")
+        if self.opening.early:
+            return Again(self.opening.early, after, "NotNow")
+        return Again(found.why, after, "Trying")
+
+
+Grounds = Scaled | Woken | Slept | Stepped | Begun | Planned
 _LAWS: Final[Mapping[str, type[Grounds]]] = {
     "replicas": Scaled,
     "wake": Woken,
     "sleep": Slept,
     "experiment": Stepped,
+    "beginning": Begun,
+    "plan": Planned,
 }
 
 
@@ -161,10 +215,19 @@ def message_of(decision: Decision) -> str:
 
 
 def written(grounds: Grounds) -> dict[str, Any]:
-    """Grounds as JSON."""
+    """Grounds as JSON; nothing where they would be too long for a line."""
     law = next(name for name, kind in _LAWS.items() if isinstance(grounds, kind))
     found: dict[str, Any] = _adapters()[law].dump_python(grounds, mode="json", exclude_defaults=True)
+    if isinstance(grounds, Begun | Planned) and len(json.dumps(found)) > LONGEST:
+        return {}
     return {LAW: law, **found}
+
+
+def planned(asked: Asked, answer: Plan | Refusal) -> dict[str, Any]:
+    """Grounds of an answer of the planner; nothing where the pod template decided, which is not recorded."""
+    if isinstance(answer, Refusal) and answer.reason == reasons.POD_TEMPLATE_REFUSED.name:
+        return {}
+    return written(Planned(recorded(asked), chosen(answer) if isinstance(answer, Plan) else {}))
 
 
 def again(entry: Mapping[str, Any]) -> Again | None:
@@ -187,6 +250,8 @@ def again(entry: Mapping[str, Any]) -> Again | None:
         raise UnreadableError(f"grounds.{where}: {first['msg']}") from None
     try:
         return found.again()
+    except UnreadableError:
+        raise
     except (ArithmeticError, LookupError, ValueError) as error:
         raise UnreadableError(f"grounds that no decision can be made from: {error!r}") from None
 

@@ -50,6 +50,13 @@ class Target:
     update_unknown: str = ""
     frozen: bool = False
     """The request has no plan: the previous fleet is kept as it is, its count included."""
+    plan: Plan | None = None
+    """The planner's answer that ``revision`` keeps, where it says the same now."""
+
+    @property
+    def answer(self) -> Plan | Refusal | None:
+        """What the planner says of what is asked for."""
+        return self.refused if self.refusal else self.plan
 
 
 def choose_target(
@@ -71,8 +78,9 @@ def choose_target(
         learned = replan.learned(request, correction, replanned=replan.was_tried(request, kept))
         fresh = render(request, outcome, _next_number(running), learned)
         if running is None or not same_request or request.accept_plan == fresh.name:
-            return Target(_numbered(fresh, kept))
-        return Target(running, update=_update(running, fresh))
+            revision = _numbered(fresh, kept)
+            return Target(revision, plan=_kept_as(outcome, fresh, revision))
+        return Target(running, update=_update(running, fresh), plan=_kept_as(outcome, fresh, running))
     problem = Problem(outcome.reason, outcome.message)
     if not same_request:
         refused = outcome if isinstance(outcome, Refusal) else None
@@ -113,7 +121,8 @@ def replanned(
     fresh = render(request, outcome, _next_number(running), learned)
     if fresh.name == running.name:
         return target, "Planning again with the engine's own figures gives the same plan."
-    return Target(_numbered(fresh, kept)), ""
+    revision = _numbered(fresh, kept)
+    return Target(revision, plan=_kept_as(outcome, fresh, revision)), ""
 
 
 def render(request: Request, plan: Plan, number: int, learned: Mapping[str, Any] | None = None) -> Revision:
@@ -210,6 +219,11 @@ def _numbered(fresh: Revision, kept: Sequence[Revision]) -> Revision:
     if same is None or same is current(kept):
         return same or fresh
     return replace(same, number=fresh.number)
+
+
+def _kept_as(plan: Plan, fresh: Revision, kept: Revision) -> Plan | None:
+    """The plan if it is the one that a revision keeps: one that runs may have been made from other figures."""
+    return plan if (fresh.name, fresh.plan) == (kept.name, kept.plan) else None
 
 
 def _update(running: Revision, fresh: Revision) -> Problem | None:

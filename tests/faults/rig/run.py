@@ -157,7 +157,7 @@ def judge(world: World, scenario: Scenario, disturbance: Disturbance, calm: Outc
     if disturbance.extra_writes is not None:
         allowed = disturbance.extra_writes
         wrong += [f"{what} was written {count} times more" for what, count in extra.items() if count > allowed]
-        if told > allowed + disturbance.told_more:
+        if told > allowed + disturbance.told_more + scenario.told_more:
             wrong.append(f"the status was written {told} times more")
     late = max(0.0, found.late_seconds - calm.seconds)
     if disturbance.within_seconds is not None and late > disturbance.within_seconds:

@@ -59,6 +59,19 @@ def test_infeasible_is_exit_1_with_the_arithmetic_and_what_would_fit() -> None:
     assert "Tried and not chosen" in result.stdout
 
 
+def test_a_quality_gate_that_the_owner_does_not_allow_is_told_and_holds_up_no_plan(tmp_path: Path) -> None:
+    identity = {"podTemplate": {"spec": {"serviceAccountName": "evals"}}}
+    text = written(service(tuning={"mode": "Auto", "allow": ["KVCacheDtype"], "qualityGate": identity}))
+    result = plan(text)
+    assert result.exit_code == 0
+    where = "spec.tuning.qualityGate.podTemplate.spec.serviceAccountName"
+    assert f"fp8 KV is never tried, since its quality gate may not run: {where}: evals" in result.stdout
+    assert where in json.loads(plan(text, "-o", "json").stdout)["assumptions"][-1]
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("allow: {serviceAccounts: [evals]}\n", encoding="utf-8")
+    assert "quality gate" not in plan(text, "--pod-policy", str(policy)).stdout
+
+
 @pytest.mark.parametrize(
     ("bad", "said"),
     [

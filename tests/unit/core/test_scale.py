@@ -277,6 +277,20 @@ def test_a_window_remembers_for_as_long_as_it_is() -> None:
     assert history.largest() == 2.0
 
 
+@pytest.mark.parametrize(
+    ("needs", "falls"),
+    [
+        pytest.param([], False, id="nothing is remembered"),
+        pytest.param([9.0, 1.2], True, id="two are needed now"),
+        pytest.param([1.0, 2.2], False, id="three are needed now, whatever was before"),
+        pytest.param([9.0, 3.0], False, id="just as many are needed now"),
+    ],
+)
+def test_time_alone_takes_replicas_only_where_fewer_are_needed_now(needs: list[float], falls: bool) -> None:
+    history = History(0.0, needs=deque((60.0 * at, need) for at, need in enumerate(needs)))
+    assert history.may_fall_below(3) is falls
+
+
 @pytest.mark.parametrize(("now", "began"), [(160.0, 0.0), (161.0, 161.0)])
 def test_after_a_gap_the_window_begins_anew(now: float, began: float) -> None:
     history = History(0.0)
