@@ -27,8 +27,9 @@ from plimsoll.control.patience import Patience
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
-from plimsoll.control.scaler import Fleet, Scaler
+from plimsoll.control.scaler import Scaler
 from plimsoll.control.situation import Situation, failed_changes
+from plimsoll.control.sized_fleet import Fleet
 from plimsoll.control.survey import Survey
 from plimsoll.control.traffic import TrafficWatch
 from plimsoll.core import hindrance, hold, learn, observe, replan, rollout, speed
@@ -277,6 +278,7 @@ class Reconciler:
             known=observed.available is not None and observed.available.status == "True",
             late=observed.slo is not None and observed.slo.status == "False",
             targets=(capacity.ttft_seconds, capacity.itl_seconds) if capacity else (None, None),
+            weighed=self.advisor.grounds(key),
             lent=size.lent,
             lender=size.lender or Lender(size.replicas),
             given=asked,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from plimsoll.control.beginnings import Beginnings
-from plimsoll.control.scaler import Fleet
 from plimsoll.control.situation import Situation
+from plimsoll.control.sized_fleet import Fleet
 from plimsoll.core.autoscaler import Autoscaler
 from plimsoll.core.capacity import Room
 from plimsoll.core.loan import NOTHING_LENT, Lender, Lent, Loan
