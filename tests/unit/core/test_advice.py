@@ -20,7 +20,7 @@ TRIED = {"tried_bytes": 6 * GIB, "free_bytes": 2 * GIB}
 
 def told(reason: Reason, figures: dict[str, Any], total: int | None, share: float | None) -> list[str]:
     """All but the reason's own advice, which is always the last."""
-    *found, last = changes(Failure(Cause(reason, "change", re.compile("x")), "said", figures), total, share)
+    *found, last = changes(Failure(Cause(reason, "human", re.compile("x")), "said", figures), total, share)
     assert last == reason.runbook
     return found
 
