@@ -35,7 +35,7 @@ BY_MISTAKE: Final[Json] = {
 AT_ONCE: Final = 192
 """Requests at once, as long as they come: six pods with a cap of 16 run half of them, with twice the cap all. While
 canary and control are there each of eight has 24: the canary runs them all, its control 16. No queue grows, however
-busy the machine is that runs all this."""
+busy the machine is that runs all this; and a request takes less than a window, so each window has some that end."""
 BEFORE, AFTER = "--max-num-seqs=16", "--max-num-seqs=32"
 
 SMALL: Final[Json] = {
@@ -71,7 +71,7 @@ def load(lab: Lab, look: Look, name: str, *, at_once: int) -> Iterator[None]:
     assert lab.fleet is not None
     pods = {names.LABEL_SERVICE: name}
     requests = lab.fleet.fleet.load(
-        look.namespace, pods, rate=100, prompt_tokens=16, output_tokens=20, seconds=900, at_once=at_once
+        look.namespace, pods, rate=50, prompt_tokens=16, output_tokens=20, seconds=900, at_once=at_once
     )
     sending = lab.fleet.submit(requests)
     try:
@@ -81,7 +81,7 @@ def load(lab: Lab, look: Look, name: str, *, at_once: int) -> Iterator[None]:
 
 
 def test_a_bad_sequence_cap_heals_itself_and_a_person_takes_it_back(lab: Lab, apply: Apply, look: Look) -> None:
-    apply("svc", **BY_MISTAKE, podTemplate=_slowed(0.06), tuning=ONE_FLAG)
+    apply("svc", **BY_MISTAKE, podTemplate=_slowed(0.08), tuning=ONE_FLAG)
     look.until("svc", "Ready", "True")
     assert BEFORE in _args(look, "svc")
     spec = look.get("vllmservices", "svc")["spec"]
@@ -229,7 +229,7 @@ def test_under_the_same_pressure_nothing_is_touched(side: Side, name: str, findi
 
 
 def _slowed(factor: float) -> Json:
-    """Engines at so much of the usual speed (0.06: a step takes 0.2 s), so that few requests fill one."""
+    """Engines at so much of the usual speed (0.08: a step takes 0.15 s), so that few requests fill one."""
     return {"spec": {"containers": [{"name": "vllm", "env": [{"name": TIME_FACTOR, "value": str(factor)}]}]}}
 
 
