@@ -4,19 +4,15 @@
     python -m tools.mutants --goal 100 deciders          the list below
     python -m tools.mutants --sample 40 core             at most 40 mutants of each module of the folder
 
-A module's tests are those that import it; a survivor is shown to those that import what imports it, too. Each mutant
-runs in a fork of this process, which has the libraries loaded and none of ``core``; nothing is written to disk.
+A module's tests are those that import it; a survivor is shown to those that import what imports it, too.
 """
 
 import argparse
 import ast
 import copy
 import importlib
-import importlib.abc
-import importlib.machinery
-import os
+import math
 import re
-import resource
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,18 +21,20 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from tools.mutant_trials import TestsFailError, in_place, on_import
+
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = ROOT / "operator" / "plimsoll"
 TESTS: Final = sorted(
     path for room in ("unit", "property", "faults") for path in (ROOT / "tests" / room).rglob("test_*.py")
 )
+# What they answer is done: replicas, templates, flags, who leads, and whether any of that may be now.
 DECIDERS: Final = (
     "demand", "sizing", "replica", "limits", "budget", "activation", "diagnose", "outlook", "conditions", "rollout",
-    "steps", "surge", "signals", "scale",
+    "steps", "surge", "signals", "scale", "handover", "election", "experiment", "judge", "retune", "freeze", "gate",
 )  # fmt: skip
 EQUIVALENT: Final = ROOT / "tools" / "equivalent_mutants.txt"
 LIBRARIES: Final = ("pytest", "hypothesis", "pydantic", "yaml", "plimsoll.api.status", "plimsoll.api.v1alpha1")
-LEAST_SECONDS: Final = 5.0
 
 _SWAPPED: Final[dict[type[ast.AST], type[Any]]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -121,62 +119,6 @@ def _conditions(node: ast.AST) -> Iterator[tuple[str, str, object]]:
             yield " (filter)", "ifs", rest
 
 
-class _Loader(importlib.abc.SourceLoader):
-    """Serves the changed tree in place of the module's file."""
-
-    def __init__(self, path: Path, tree: ast.Module) -> None:
-        self._path, self._tree = path, tree
-
-    def get_filename(self, fullname: str) -> str:
-        del fullname
-        return str(self._path)
-
-    def get_data(self, path: str | bytes) -> bytes:
-        return Path(os.fsdecode(path)).read_bytes()
-
-    def get_code(self, fullname: str) -> Any:  # noqa: ANN401 - code
-        del fullname
-        return compile(ast.fix_missing_locations(self._tree), str(self._path), "exec")
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, module: str, loader: _Loader) -> None:
-        self._module, self._loader = module, loader
-
-    def find_spec(self, fullname: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-        if fullname != self._module:
-            return None
-        return importlib.machinery.ModuleSpec(fullname, self._loader, origin=self._loader.get_filename(fullname))
-
-
-def run(tests: Sequence[Path], module: str, path: Path, tree: ast.Module | None, cpu_seconds: int) -> float | None:
-    """Seconds of CPU in which the tests pass, in a fork, with the module changed to ``tree``; None when one fails.
-
-    Endless loops end after ``cpu_seconds``, whatever else the machine does; what only waits, by the tests' own timeout.
-    """
-    pid = os.fork()
-    if pid == 0:
-        _child(tests, module, path, tree, cpu_seconds)
-    _, status, used = os.wait4(pid, 0)
-    return used.ru_utime + used.ru_stime if status == 0 else None
-
-
-def _child(tests: Sequence[Path], module: str, path: Path, tree: ast.Module | None, cpu_seconds: int) -> None:
-    silent = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(silent, 1)
-    os.dup2(silent, 2)
-    code: int = 1
-    try:
-        resource.setrlimit(resource.RLIMIT_CPU, (cpu_seconds, cpu_seconds + 1))
-        if tree is not None:
-            sys.meta_path.insert(0, _Finder(module, _Loader(path, tree)))
-        options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--hypothesis-seed=0"]
-        options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # the libraries are loaded already
-        code = int(importlib.import_module("pytest").main([*options, *map(str, tests)]))
-    finally:
-        os._exit(code)
-
-
 def importers(module: str, paths: Sequence[Path]) -> list[Path]:
     """The files that import a module by its name."""
     package, _, name = module.rpartition(".")
@@ -212,7 +154,7 @@ class Found:
         return 1 - len(self.survivors) / self.tried if self.tried else 1.0
 
 
-def examine(path: Path, sample: int, seed: int, stages: int) -> Found:
+def examine(path: Path, sample: int, seed: int, stages: int, longest_seconds: float) -> Found:
     """Try the module's mutants, at most ``sample`` of them (0: all), on the tests of so many stages."""
     module, known = _module(path), _equivalent(path)
     found = [mutant for mutant in mutants(path.read_text(encoding="utf-8")) if mutant.name not in known]
@@ -220,25 +162,31 @@ def examine(path: Path, sample: int, seed: int, stages: int) -> Found:
         found = Random(seed).sample(found, sample)  # noqa: S311 - the same sample for the same seed
     alive = found
     for tests in islice(_stages(module), stages):
-        alive = _survivors(tests, module, path, alive) if alive and tests else alive
+        alive = _survivors(tests, module, path, alive, longest_seconds) if alive and tests else alive
     return Found(module, len(found), tuple(alive))
 
 
 def _stages(module: str) -> Iterator[list[Path]]:
     """Tests from the nearest to the farthest: most mutants end at the first."""
     direct, own = importers(module, TESTS), f"test_{module.rpartition('.')[2]}"
-    nearest = [test for test in direct if test.stem == own]
+    nearest = [test for test in direct if test.stem == own or test.stem.startswith(f"{own}_")]
     yield nearest
     yield [test for test in direct if test not in nearest]
     yield [test for test in _indirect(module) if test not in direct]
 
 
-def _survivors(tests: Sequence[Path], module: str, path: Path, found: Sequence[Mutant]) -> list[Mutant]:
-    usual = run(tests, module, path, None, 600)
-    if usual is None:
-        raise SystemExit(f"{module}: its tests fail as it is: {' '.join(str(t.relative_to(ROOT)) for t in tests)}")
-    seconds = round(LEAST_SECONDS + 3 * usual)
-    return [mutant for mutant in found if run(tests, module, path, mutant.tree, seconds) is not None]
+def _survivors(
+    tests: Sequence[Path], module: str, path: Path, found: Sequence[Mutant], longest_seconds: float
+) -> list[Mutant]:
+    try:
+        fates = in_place(tests, module, path, [mutant.tree for mutant in found], longest_seconds)
+        untold = [mutant for mutant, fate in zip(found, fates, strict=True) if fate == "untold"]
+        told = iter(on_import(tests, module, path, [mutant.tree for mutant in untold]) if untold else ())
+    except TestsFailError:
+        where = " ".join(str(test.relative_to(ROOT)) for test in tests)
+        raise SystemExit(f"{module}: its tests fail as it is: {where}") from None
+    fates = [next(told) if fate == "untold" else fate for fate in fates]
+    return [mutant for mutant, fate in zip(found, fates, strict=True) if fate == "lives"]
 
 
 def _equivalent(path: Path) -> set[str]:
@@ -265,6 +213,9 @@ def main() -> int:
     parser.add_argument(
         "--stages", type=int, default=3, help="1: tests of its name; 2: and those that import it; 3: all"
     )
+    parser.add_argument(
+        "--longest", type=float, default=math.inf, help="seconds of CPU; tests that take longer are left out"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--goal", type=float, default=85.0, help="percent killed of each module")
     options = parser.parse_args()
@@ -273,7 +224,7 @@ def main() -> int:
     results = []
     print(f"{'module':44}{'mutants':>9}{'killed':>9}{'share':>9}", flush=True)
     for path in _paths(options.modules):
-        found = examine(path, options.sample, options.seed, options.stages)
+        found = examine(path, options.sample, options.seed, options.stages, options.longest)
         results.append(found)
         killed = found.tried - len(found.survivors)
         print(f"{found.module:44}{found.tried:>9}{killed:>9}{found.share:>9.0%}", flush=True)

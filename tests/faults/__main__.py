@@ -1,6 +1,7 @@
 """``make faults``: every campaign whole, and a table of what came of it. Arguments: names (or parts) of campaigns.
 
-``SCENARIOS='deletion,restart'`` runs some scenarios only, ``EVERY=10`` every tenth case, ``AT_ONCE=1`` one at a time.
+``SCENARIOS='deletion,restart'`` runs some scenarios only, ``EVERY=10`` every tenth case, ``AT_ONCE=1`` one at a time,
+``WALKS=0`` no walks of users, faults and time.
 """
 
 import os
@@ -53,19 +54,31 @@ def main(arguments: list[str]) -> int:
     chosen = [c for name, c in CAMPAIGNS.items() if not arguments or any(part in name for part in arguments)]
     rows = {campaign.name: Row(campaign.name) for campaign in chosen}
     about = os.environ.get("SCENARIOS", "").split(",")
-    for scenario in [s for name, s in SCENARIOS.items() if any(part in name for part in about)]:
-        began, failed = time.monotonic(), []
+    for scenario in [s for name, s in SCENARIOS.items() if any(_means(part, name) for part in about)]:
+        began, spent, failed = time.monotonic(), _spent_seconds(), []
         for name, verdict in run(scenario, chosen, at_once, every=every):
             rows[name].add(verdict)
             failed += [verdict] if verdict.wrong else []
-        console.print(f"{scenario.name}: {len(failed)} failed, {time.monotonic() - began:.0f} s")
+        took = f"{time.monotonic() - began:.0f} s, {_spent_seconds() - spent:.0f} of them computing"
+        console.print(f"{scenario.name}: {len(failed)} failed, {took}")
         for verdict in failed[:SHOWN]:
             console.print(
                 f"  {verdict.case}", *(f"    {line[:500]}" for line in verdict.wrong[:4]), sep="\n", markup=False
             )
-    rows[MIXED] = _mixed(console, int(os.environ.get("WALKS", str(max(1, 200 // every)))))
+    if walks := int(os.environ.get("WALKS", str(max(1, 200 // every)))):
+        rows[MIXED] = _mixed(console, walks)
     console.print(_table(rows.values()))
     return 0 if all(row.cases == row.converged for row in rows.values()) else 1
+
+
+def _means(part: str, name: str) -> bool:
+    """Whether somebody who asks for a part of a name means this one: a whole name means itself only."""
+    return part == name or (part not in SCENARIOS and part in name)
+
+
+def _spent_seconds() -> float:
+    """Of the processor, by this process and its copies."""
+    return sum(os.times()[:4])
 
 
 def _mixed(console: Console, walks: int) -> Row:

@@ -11,7 +11,7 @@ from tests.faults.rig.moods import moody
 from tests.faults.rig.run import CALM, Disturbance, judge, play, prepared
 from tests.faults.rig.scenario import SCENARIOS
 from tests.faults.rig.snapshot import each_in_a_copy
-from tests.faults.rig.views import frozen, garbled
+from tests.faults.rig.views import disconnected, frozen, garbled
 
 rig.load()
 
@@ -35,6 +35,14 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     "a budget follows the count": ("scale up with demand", crashing((3, "after"))),
     # While a new plan could not be written, the pools of pods that still ran the old one were learned as its own.
     "pods teach only the plan that they run": ("plan change accepted", failing("422", 1.0, 120.0)),
+    # A watch that broke never told of the deletion: the children came back as often as they were collected, until the
+    # next listing. That the status had nobody to be written to was no news.
+    "a service that is gone for its status is gone": ("deletion", disconnected(compacted=True)),
+    # What was deleted was thought to be there until a watch said otherwise, and deleted at every look.
+    "what is deleted is deleted once": (
+        "scale down by hand",
+        garbled("all events dropped", 0, within_seconds=150.0, dropped=1.0, doubled=0.0, late=0.0),
+    ),
     # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
     "what an engine's pool is stays said": ("demand that stays", moody("away at every other tick")),
 }

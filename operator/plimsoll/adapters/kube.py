@@ -34,7 +34,8 @@ from plimsoll.adapters.ports import (
 
 APPLY_PATCH = "application/apply-patch+yaml"
 MERGE_PATCH = "application/merge-patch+json"
-PAGE_SIZE = 500
+PAGE_SIZE = 100
+"""Of services with their statuses some 2 MB of text, ten times that as objects: what a listing needs at most."""
 WATCH_SECONDS = 240
 SILENT_WATCH_SECONDS = 90
 HTTP_REFUSED = 400

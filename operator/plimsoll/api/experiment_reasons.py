@@ -19,7 +19,8 @@ NOT_NOW: Final = Reason(
     "NotNow",
     _TRIES,
     "A change may be tried, but not at this moment; the message says why.",
-    "Wait, or mend what the message names: two spare GPUs' worth of replicas, metrics, a fleet at rest, two replicas.",
+    "Wait, or mend what the message names: GPUs for two more replicas or a fleet that can lend them, metrics, a fleet "
+    "at rest, two replicas.",
 )
 GATE_MISSING: Final = Reason(
     "GateMissing",
@@ -40,6 +41,12 @@ TRYING: Final = Reason(
     _TRIES,
     "A canary with one flag changed runs beside a control; both take requests.",
     "Nothing to do; `plimsoll reject NAME` ends it and changes nothing.",
+)
+RETURNING: Final = Reason(
+    "Returning",
+    _TRIES,
+    "An experiment is over, and the replicas that the fleet lent to it come back as soon as its pods are gone.",
+    "Nothing to do. If it stays, look for a pod of the tracks canary or control that does not end.",
 )
 KEEPING: Final = Reason(
     "Keeping", _TRIES, "The change was better and is being rolled out to the fleet.", f"Nothing to do. {_REVERT}"

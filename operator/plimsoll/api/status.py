@@ -353,7 +353,11 @@ class Recommendation(APIModel):
 class Experiment(APIModel):
     """One flag that is being tried on a canary. All that the operator needs to go on with it after a crash."""
 
-    phase: Word = Field(description="Starting, Gating, Warming, Measuring, Keeping, Watching or Reverting.")
+    phase: Word = Field(
+        description=(
+            "Draining, Starting, Gating, Warming, Measuring, Returning, Keeping, Watching or Reverting; docs/tuning.md."
+        )
+    )
     setting: Word = Field(description="What it is, as in spec.tuning.allow.")
     flag: Word = Field(description="The flag of vllm serve.")
     from_: Word = Field(alias="from", description="Its value in the fleet when it began.")
@@ -384,6 +388,13 @@ class PastExperiment(APIModel):
     basis: Word = Field(description="As in experiment.basis.")
 
 
+class Loan(APIModel):
+    """Replicas that the fleet does without, for an experiment without spare GPUs."""
+
+    replicas: Count = Field(description="So many are lent.")
+    of: Count = Field(description="The count that is to be again.")
+
+
 class Tuning(APIModel):
     """Experiments: the one that runs, the last ones, what a person has said of them."""
 
@@ -394,6 +405,7 @@ class Tuning(APIModel):
     answered: Word | None = Field(
         default=None, description="The value of the annotation plimsoll.dev/experiment that was acted on last."
     )
+    lent: Loan | None = Field(default=None, description="What the fleet lends to it; there until they are back.")
 
 
 class Summary(APIModel):

@@ -179,6 +179,12 @@ def _experiment_rows(tuning: Object) -> Iterator[tuple[str, ...]]:
         yield str(each.get("time")), f"{_tried(each)}: {each.get('outcome')}", str(each.get("why"))
     if now := _part(tuning, "experiment"):
         yield str(now.get("since")), f"{_tried(now)}: {now.get('phase')}", str(now.get("verdict") or now.get("why"))
+    if lent := _part(tuning, "lent"):
+        count = f"{lent.get('replicas')} of {lent.get('of')} replicas lent"
+        yield "now", count, "the fleet is whole again once canary and control are gone"
+    if lent := _part(tuning, "lent"):
+        count = f"{lent.get('replicas')} of {lent.get('of')} replicas lent"
+        yield "now", count, "the fleet is whole again once canary and control are gone"
 
 
 def _tried(experiment: Object) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from plimsoll.adapters.ports import DEPLOYMENTS
 from plimsoll.control.gates import Gates
@@ -12,14 +11,22 @@ from plimsoll.core import experiment as core
 from plimsoll.core import rollout, tuned
 from plimsoll.core.experiment import Experiment, Past, Proposal, Timing
 from plimsoll.core.freeze import NEVER, Freeze, frozen
+from plimsoll.core.loan import LEAST_REPLICAS, TRIAL_PODS, Loan, lend
+from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.manifests.trial import trial_name
 from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import TRIAL_TRACKS
 from plimsoll.core.request import Request
 
-LEAST_REPLICAS: Final = 2
-"""So many must serve beside canary and control: with one alone, a third of the users would meet a bad canary."""
-TRIAL_PODS: Final = 2
+
+@dataclass(frozen=True)
+class Beginning:
+    """What becomes of a proposal: an experiment, its end before it began, or why not now."""
+
+    experiment: Experiment | None = None
+    loan: Loan | None = None
+    past: Past | None = None
+    why_not: str = ""
 
 
 @dataclass
@@ -31,13 +38,11 @@ class Beginnings:
     wall_seconds: Callable[[], float]
     timing: Timing = field(default_factory=Timing)
 
-    async def begun(
-        self, seen: Situation, past: tuple[Past, ...], wish: str
-    ) -> tuple[Experiment | None, tuple[Past, ...], str]:
+    async def begun(self, seen: Situation, past: Sequence[Past], wish: str) -> Beginning:
         """An experiment, if there is something to try, somebody allows it and nothing is in the way."""
         proposal, now = seen.proposal, self.wall_seconds()
         if proposal is None or seen.target is None:
-            return None, past, ""
+            return Beginning()
         if wish.startswith("reject"):
             turned_down = Past(
                 now,
@@ -48,19 +53,21 @@ class Beginnings:
                 "a person did not want it",
                 proposal.basis,
             )
-            return None, (*past, turned_down), ""
+            return Beginning(past=turned_down)
         if no_gate := self.ungated(seen):
-            return None, past, no_gate
+            return Beginning(why_not=no_gate)
         approved = wish.startswith("approve")
         if not approved and proposal.setting not in by_itself(seen.request):
-            return None, past, ""
+            return Beginning()
         early = "" if approved else core.over_budget(past, now, self.timing)
         freeze = self._freeze(seen, now)
         left = "a quality gate of the last experiment is still there" if self._leftovers(seen) else ""
-        why_not = early or (freeze.why(now) if freeze else "") or _unfit(seen) or left or await self._no_room(seen)
-        if why_not:
-            return None, past, why_not
-        return core.begin(proposal, seen.target.name, now, late=seen.late), past, ""
+        if why_not := early or (freeze.why(now) if freeze else "") or _unfit(seen) or left:
+            return Beginning(why_not=why_not)
+        loan = await self.room(seen, seen.target)
+        if isinstance(loan, str):
+            return Beginning(why_not=loan)
+        return Beginning(core.begin(proposal, seen.target.name, now, late=seen.late, lent=loan is not None), loan)
 
     def ungated(self, seen: Situation) -> str:
         """Why a change of answers may not be tried, because nobody would judge them."""
@@ -84,17 +91,25 @@ class Beginnings:
         freeze = self._freeze(seen, now)
         return freeze.ends_seconds - now if freeze and freeze.ends_seconds < NEVER else None
 
-    async def _no_room(self, seen: Situation) -> str:
-        """Why there are no GPUs for two more pods."""
-        assert seen.target is not None  # noqa: S101 - asked only with one
-        each, allowed = rollout.gpus_per_replica(seen.target), seen.request.spec.hardware.max_gpus
-        needed = (seen.replicas + TRIAL_PODS) * each
-        if needed > allowed:
-            return f"canary and control would make {needed} GPUs, hardware.maxGPUs is {allowed}"
-        room = await self.survey.room(read_needs(seen.target.template["spec"]), TRIAL_PODS)
-        if room is None:
-            return "the operator may not look at nodes, so no GPU counts as free"
-        return "" if room.fits >= TRIAL_PODS else f"there are free GPUs for {room.fits} of the two pods it needs"
+    async def room(self, seen: Situation, target: Revision) -> Loan | str | None:
+        """Room for two more pods: None, it is there; a loan that makes it; or why there is none.
+
+        Nodes are looked at only where that can change the answer.
+        """
+        each, allowed = rollout.gpus_per_replica(target), seen.request.spec.hardware.max_gpus
+        over = seen.replicas + TRIAL_PODS - allowed // each
+        why = f"canary and control would make {(seen.replicas + TRIAL_PODS) * each} GPUs, hardware.maxGPUs is {allowed}"
+        if over > 0 and isinstance(refused := lend(seen.lender, over), str):
+            return f"{why}; {refused}"
+        room = await self.survey.room(read_needs(target.template["spec"]), TRIAL_PODS)
+        free = room.fits if room else 0
+        if over <= 0 and free >= TRIAL_PODS:
+            return None
+        if free < TRIAL_PODS - max(over, 0):
+            why = f"there are free GPUs for {free} of the two pods it needs"
+            why = why if room else "the operator may not look at nodes, so no GPU counts as free"
+        loan = lend(seen.lender, max(over, TRIAL_PODS - free))
+        return f"{why}; {loan}" if isinstance(loan, str) else loan
 
     def taking_back(self, seen: Situation, past: Sequence[Past]) -> Experiment:
         """What experiments have changed goes, all of it; the last of the changes stands for them."""

@@ -321,6 +321,8 @@ class Children:
         meta = obj["metadata"]
         version = meta.get("resourceVersion", "")
         await self._cluster.delete(kind, meta["namespace"], meta["name"], meta["uid"], version=version)
+        # A watch that lags would let us delete it again and again; whatever is left of it, a later event shows.
+        self._cache.drop(kind, obj)
 
 
 def address(fleet: Workload) -> tuple[Kind, str]:

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 from plimsoll.adapters.ports import MetricsSource
 from plimsoll.api import names
-from plimsoll.control.beginnings import TRIAL_PODS, Beginnings
+from plimsoll.control.beginnings import Beginnings
 from plimsoll.control.cache import Key
+from plimsoll.control.children import Live
 from plimsoll.control.gates import Gates
 from plimsoll.control.planning import Planner
 from plimsoll.control.situation import Situation, record_of
@@ -24,6 +25,7 @@ from plimsoll.core.experiment_record import Record
 from plimsoll.core.freeze import Freeze, frozen
 from plimsoll.core.judge import Pair
 from plimsoll.core.ledger import Entry
+from plimsoll.core.loan import TRIAL_PODS, Lent, Loan, why_over
 from plimsoll.core.manifests.revision import Revision, current
 from plimsoll.core.plan.result import Plan
 from plimsoll.core.pods import TRIAL_TRACKS, PodState
@@ -80,31 +82,39 @@ class Experiments:
             return found if same_engine(plan, running) else tuned.with_flags(request, _without(flags, GATED_FLAGS))
         return found
 
-    def trying(self, service: Mapping[str, Any]) -> bool:
-        """Whether canary and control are to run: they take a part of the traffic, so the count stays."""
-        running = record_of(service).experiment
-        return running is not None and running.on_trial
+    def lent(self, key: Key, service: Mapping[str, Any], live: Live) -> Lent:
+        """What the fleet lends, and whether it is to do without it still: until canary and control are gone."""
+        record = record_of(service)
+        running, loan = record.experiment, record.loan
+        if running is not None and running.on_trial:
+            return Lent(loan, holds=loan is not None, trying=True, measuring=running.phase == "Measuring")
+        holds = loan is not None and self.pods.there(key, live)
+        return Lent(loan, holds=holds, trying=loan is not None)
 
     async def advance(self, service: Mapping[str, Any], seen: Situation) -> Trial:
         """One look: the next step of the experiment that runs, or the beginning of one; then its pods."""
         record = record_of(service)
         wish = seen.request.wish if seen.request.wish != record.answered else ""
         running, past, why_not = record.experiment, record.past, ""
+        loan = None if _is_back(record, seen, self.wall_seconds()) else record.loan
         grounds = None
         if running is not None:
-            grounds = replay.Stepped(running, await self._scene(seen, running, wish), self.timing)
+            grounds = replay.Stepped(running, await self._scene(seen, running, loan, wish), self.timing)
             following = core.step(running, grounds.scene, self.timing)
             running, past = following.experiment, (*past, *filter(None, [following.past]))
         elif wish.startswith("revert") and seen.target and tuned.flags_of(seen.request, seen.target):
             running = self.beginnings.taking_back(seen, past)
-        else:
-            running, past, why_not = await self.beginnings.begun(seen, past, wish)
+        elif loan is None:
+            beginning = await self.beginnings.begun(seen, past, wish)
+            running, loan, why_not = beginning.experiment, beginning.loan, beginning.why_not
+            past = (*past, *filter(None, [beginning.past]))
         stopped = await self.pods.bring(seen, record.experiment, running)
         if stopped and running is not None and running.on_trial:
             past = (*past, core.abandoned(running, self.wall_seconds(), stopped))
             running = grounds = None
         waits = bool(why_not) and wish.startswith("approve")
-        after = Record(running, past, record.answered if waits else seen.request.wish)
+        unheard = waits or (record.experiment is None and record.loan is not None and running is None)
+        after = Record(running, past, record.answered if unheard else seen.request.wish, loan)
         due = core.due_seconds(running, self.wall_seconds(), self.timing) if running else None
         again = due if running == record.experiment else AT_ONCE_SECONDS
         if why_not and running is None:
@@ -113,6 +123,7 @@ class Experiments:
             running,
             seen.proposal,
             past,
+            loan,
             off=seen.request.spec.tuning.mode == "Off",
             why_not=why_not,
             no_gate=self.beginnings.ungated(seen),
@@ -121,7 +132,7 @@ class Experiments:
 
     # What is seen.
 
-    async def _scene(self, seen: Situation, running: Experiment, wish: str) -> Scene:
+    async def _scene(self, seen: Situation, running: Experiment, loan: Loan | None, wish: str) -> Scene:
         target, now = seen.target, self.wall_seconds()
         tried = running.proposal
         flags = tuned.flags_of(seen.request, target) if target else {}
@@ -137,11 +148,13 @@ class Experiments:
             start_seconds=float(target.deadline_seconds) if target else 0.0,
             gate=self.gates.seen(seen.request, running, seen.live),
             gate_seconds=self.gates.seconds(seen.request),
-            stop=self._stop(seen, running, now),
+            stop=self._stop(seen, running, loan, now),
             wish=wish.partition(" ")[0],
             worse=_worse(seen, running),
             late=seen.late,
             targets=seen.targets,
+            lent=loan is not None,
+            draining=loan is not None and (seen.given != loan.rest or seen.there > loan.rest),
         )
 
     async def _pairs(self, key: Key, running: Experiment, pods: Mapping[str, PodState]) -> list[Pair]:
@@ -169,10 +182,12 @@ class Experiments:
         found = read_windows(answer, seconds)
         return Pair(found.get(by_track[names.TRACK_CONTROL]), found.get(by_track[names.TRACK_CANARY]))
 
-    def _stop(self, seen: Situation, running: Experiment, now: float) -> str:
+    def _stop(self, seen: Situation, running: Experiment, loan: Loan | None, now: float) -> str:
         """Why an experiment that runs may not go on."""
         no_gate = self.gates.missing(seen.request) if running.behind_gate else ""
-        return _stop(seen, running) or no_gate or _frozen_out(frozen(seen.request.spec.tuning.freeze, now), now)
+        recalled = why_over(loan, seen.lender) if loan else ""
+        frozen_out = _frozen_out(frozen(seen.request.spec.tuning.freeze, now), now)
+        return _stop(seen, running) or recalled or no_gate or frozen_out
 
 
 def _flags(record: Record, request: Request, kept: Sequence[Revision]) -> dict[str, str]:
@@ -218,6 +233,20 @@ def _stop(seen: Situation, running: Experiment) -> str:
     if any(pod.unplaced for pod in seen.pods):
         return "the fleet needs the GPUs"
     return ""
+
+
+def _is_back(record: Record, seen: Situation, now: float) -> bool:
+    """Nothing is lent any more: canary and control are gone, the count is what it is to be, and what came back serves.
+
+    A roll-out does not wait for the last, which it would replace at once, but until they hold their GPUs: those must
+    not count as free. Nobody waits for ever.
+    """
+    if seen.lent.holds or seen.given != seen.lender.replicas:
+        return False
+    serve = record.loan is None or seen.ready >= min(record.loan.of, seen.given)
+    rolls = seen.changes or record.experiment is not None
+    waited = seen.target is not None and now - record.ended_seconds > seen.target.deadline_seconds
+    return serve or waited or (rolls and seen.placed)
 
 
 def _worse(seen: Situation, running: Experiment) -> str:

@@ -17,9 +17,9 @@ from plimsoll.core.signals import Stale
 STEADY_TICKS: Final = 8
 """So many ticks alike before any is passed over: evidence is complete by then, and new replicas have settled."""
 SETTLED_TICKS: Final = 40
-"""So many ticks alike, and only every so many-th is looked at: ten minutes at the usual interval, as a sweep does."""
+"""Looks come after twice as many ticks each time, until it is every so many-th: ten minutes at the usual interval, as
+often as a sweep."""
 RESTLESS_EVERY: Final = 3
-SETTLING_EVERY: Final = 8
 
 _Figures = tuple[tuple[str, object, object], ...]
 
@@ -59,8 +59,9 @@ class Lulls:
     def _is_due(self, key: Key, ticks: int) -> bool:
         if ticks < STEADY_TICKS:
             return True
-        usual = SETTLING_EVERY if ticks < SETTLED_TICKS else SETTLED_TICKS
-        return ticks % (RESTLESS_EVERY if self.restless(key) else usual) == 0
+        if self.restless(key):
+            return ticks % RESTLESS_EVERY == 0
+        return ticks.bit_count() == 1 if ticks < SETTLED_TICKS else ticks % SETTLED_TICKS == 0
 
     def _after(self, key: Key, now: object) -> tuple[object, int]:
         before, ticks = self._shown.get(key, (None, 0))

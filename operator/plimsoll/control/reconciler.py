@@ -13,6 +13,7 @@ from typing import Any, Final
 from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.api.parse import InvalidServiceError
+from plimsoll.api.rollout_reasons import NO_SPARE_GPU
 from plimsoll.control.advisor import Advisor, shown
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
@@ -26,8 +27,9 @@ from plimsoll.control.patience import Patience
 from plimsoll.control.planning import Planner
 from plimsoll.control.postmortem import Finding, Postmortem
 from plimsoll.control.report import Reporter
-from plimsoll.control.scaler import Fleet, Scaler
+from plimsoll.control.scaler import Scaler
 from plimsoll.control.situation import Situation, failed_changes
+from plimsoll.control.sized_fleet import Fleet
 from plimsoll.control.survey import Survey
 from plimsoll.control.traffic import TrafficWatch
 from plimsoll.core import hindrance, hold, learn, observe, replan, rollout, speed
@@ -36,6 +38,7 @@ from plimsoll.core.handover import Handover
 from plimsoll.core.hindrance import View
 from plimsoll.core.kinds import Kinds
 from plimsoll.core.live import template_hash
+from plimsoll.core.loan import Lender, Loan
 from plimsoll.core.manifests.revision import Revision, read_revision, restarted
 from plimsoll.core.manifests.workload import Workload
 from plimsoll.core.observed import Observed
@@ -138,12 +141,12 @@ class Reconciler:
         seen = await self._with_events(request, await self._gather(key, request, kept, live))
         target, told = seen.target, (service.get("status") or {}).get("observed") or {}
         request = replace(request, step_factor=speed.told(told, target.revision.plan if target.revision else {}))
-        size = await self._size(key, service, request, seen)
+        size = await self._size(key, service, request, seen, live)
         wanted = size.replicas
-        policy = await self._policy(request, seen)
+        policy = await self._policy(request, seen, size)
         step, applied = None, Applied()
         if target.revision:
-            step, hand = self._step(seen, target.revision, wanted, policy)
+            step, hand = self._step(seen, target.revision, size, policy)
             applied = await self._apply(request, seen, target.revision, step, hand, live, size.ours)
         after = live if self.cache.mark() == mark else self.cache.children(key)
         now = replace(seen, fleets=self._fleets(request, target, after))
@@ -219,13 +222,15 @@ class Reconciler:
         pods, now = seen.new_pods, self.wall_seconds()
         return replace(seen, told=await self.creation.told(request.namespace, pods, live.template, now))
 
-    async def _size(self, key: Key, service: Mapping[str, Any], request: Request, seen: _Seen) -> Size:
+    async def _size(self, key: Key, service: Mapping[str, Any], request: Request, seen: _Seen, live: Live) -> Size:
         """How many replicas are wanted. While pods are being replaced, demand waits."""
         revision, fleets = seen.target.revision, seen.fleets
         if revision is None:
             return Size(0, 0)
+        lent = self.experiments.lent(key, service, live)
         if seen.target.frozen and (kept := fleets.live or fleets.old):
-            return Size(kept.asked, min(kept.asked, 1))
+            whole = lent.whole(kept.asked)
+            return Size(lent.runs(whole), min(whole, 1), lender=Lender(whole), lent=lent)
         status = service.get("status") or {}
         fleet = Fleet(
             key=key,
@@ -236,7 +241,7 @@ class Reconciler:
             told=status.get("scaling") or {},
             pods=seen.pods,
             busy_with=self._busy_with(seen, revision),
-            trying=self.experiments.trying(service),
+            lent=lent,
         )
         other = await self.autoscalers.of(fleets.mine, key, self.scaler.edited_count(fleet))
         return self.scaler.size(replace(fleet, other=other))
@@ -257,6 +262,7 @@ class Reconciler:
         if target and fleet and seen.fleets.settled(target) and not seen.target.frozen:
             at_rest = not starts_rollout(target, fleet) and fleet.ready == fleet.asked == size.replicas
         capacity = capacity_of(target.plan, request.spec) if target else None
+        asked = fleet.asked if fleet else 0
         return Situation(
             key=key,
             request=request,
@@ -265,12 +271,19 @@ class Reconciler:
             pods=seen.new_pods,
             replicas=size.replicas,
             at_rest=at_rest,
+            changes=target is None or seen.target.frozen or starts_rollout(target, fleet),
             busy="the number of replicas is changing" if size.entries else "",
             advice=advice,
             finding=observed.finding.word if observed.finding else "",
             known=observed.available is not None and observed.available.status == "True",
             late=observed.slo is not None and observed.slo.status == "False",
             targets=(capacity.ttft_seconds, capacity.itl_seconds) if capacity else (None, None),
+            lent=size.lent,
+            lender=size.lender or Lender(size.replicas),
+            given=asked,
+            ready=fleet.ready if fleet else 0,
+            there=sum(pod.phase != "failing" for pod in self.cache.pods(key)),
+            placed=len(seen.pods) >= asked and not any(map(_finds_a_node, seen.pods)),
         )
 
     def _busy_with(self, seen: _Seen, revision: Revision) -> str:
@@ -283,23 +296,28 @@ class Reconciler:
         mixed = live is not None and (starts_rollout(revision, live) or live.updated < live.replicas)
         return "a roll-out is under way" if mixed and not self._progress(seen).failed else ""
 
-    async def _policy(self, request: Request, seen: _Seen) -> Policy:
+    async def _policy(self, request: Request, seen: _Seen, size: Size) -> Policy:
         """What the roll-out may count on. Nodes are looked at only where a pod would have to be placed."""
         allowed = Policy(
             max_gpus=request.spec.hardware.max_gpus, may_recreate=request.spec.rollout.no_spare_gpu == "Recreate"
         )
-        if seen.target.revision is None or not _needs_room(seen):
+        if seen.target.revision is None or size.lent.loan or not _needs_room(seen):
             return allowed
         needs = read_needs(seen.target.revision.template["spec"])
         room = await self.survey.room(needs, seen.target.revision.nodes)
         return replace(allowed, room=room, on_demand=self.survey.on_demand(needs, room))
 
-    def _step(self, seen: _Seen, target: Revision, wanted: int, policy: Policy) -> tuple[Step, Handover]:
-        """The fleet's next step, and what becomes of one of the other kind."""
+    def _step(self, seen: _Seen, target: Revision, size: Size, policy: Policy) -> tuple[Step, Handover]:
+        """The fleet's next step, and what becomes of one of the other kind. What is lent comes back before a template
+        changes: until then there is no room beside canary and control.
+        """
+        wanted = size.replicas
         live, progress = seen.fleets.live, self._progress(seen)
         hand = seen.fleets.handover(seen.target, wanted, policy, progress)
         if seen.target.frozen and live:
-            return keep(seen.kept, live), hand
+            return replace(keep(seen.kept, live), replicas=wanted), hand
+        if size.lent.loan and live and starts_rollout(target, live):
+            return replace(keep(seen.kept, live), replicas=wanted, waiting=_waits_for(size.lent.loan)), hand
         return limited(next_step(target, seen.kept, live, wanted, policy, progress), hand), hand
 
     def _progress(self, seen: _Seen) -> Progress:
@@ -400,8 +418,17 @@ def _advised(service: Mapping[str, Any]) -> Mapping[str, Any]:
     return (service.get("status") or {}).get("recommendation") or {}
 
 
+def _waits_for(loan: Loan) -> Obstacle:
+    text = f"the new template waits until an experiment's pods are gone and the fleet is whole again: {loan}"
+    return Obstacle(NO_SPARE_GPU.name, text)
+
+
 def _fails_for_good(pod: PodState) -> bool:
     return pod.ended is not None and pod.ended.restarts >= hindrance.RESTARTS_THAT_LAST
+
+
+def _finds_a_node(pod: PodState) -> bool:
+    return pod.phase == "pending" and not pod.unplaced
 
 
 def _needs_room(seen: _Seen) -> bool:

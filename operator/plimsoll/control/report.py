@@ -107,8 +107,12 @@ class Reporter:
         manifest = drift.decided_on(status.manifest(service["metadata"], after), service)
         try:
             written = await self._cluster.apply(SERVICES, manifest, names.MANAGER_STATUS, subresource="status")
-        except NotFoundError:
-            return  # deleted meanwhile: nobody is left to report to
+        except NotFoundError as error:
+            if not await self._cluster.served(SERVICES):
+                return  # it is the kind that is away: that says nothing of the object
+            # Deleted, and no watch has said so: for as long as it is thought to be there, what it owned is made anew.
+            self._cache.drop(SERVICES, service)
+            raise ConflictError(error.message, status=error.status) from error
         except ConflictError:
             # What we know of it is old, and a watch that lags would let us try in vain.
             self._cache.put(SERVICES, await self._cluster.get(SERVICES, *_address(service)))

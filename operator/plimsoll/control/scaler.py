@@ -9,31 +9,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 from plimsoll import metrics
-from plimsoll.api import names, scaling_reasons
-from plimsoll.api.units import duration_seconds
+from plimsoll.api import scaling_reasons
+from plimsoll.control import scaling_words
 from plimsoll.control.budgets import Budgets
 from plimsoll.control.cache import Key
+from plimsoll.control.sized_fleet import Fleet
 from plimsoll.core import ledger, outlook, rollout, sizing
-from plimsoll.core.activation import IDLE_SECONDS, Idle, asleep, awake, quiet
-from plimsoll.core.autoscaler import Autoscaler, contest
+from plimsoll.core.activation import Idle, asleep, awake, quiet
+from plimsoll.core.autoscaler import contest
 from plimsoll.core.budget import Claim
 from plimsoll.core.conditions import Problem
 from plimsoll.core.fleet_sum import FleetSum
 from plimsoll.core.ledger import SCALE, Entry
 from plimsoll.core.limits import limits
-from plimsoll.core.manifests.revision import Revision
-from plimsoll.core.manifests.workload import workload_of
+from plimsoll.core.loan import Lately, Lender
 from plimsoll.core.outlook import Scene
-from plimsoll.core.pods import PodState, start_seconds
+from plimsoll.core.pods import start_seconds
 from plimsoll.core.replay import Remembered, Scaled, Slept, Woken
 from plimsoll.core.replica import capacity_of
-from plimsoll.core.request import Request
-from plimsoll.core.scale import DEFAULTS, Decision, History, Limits, State, Tuning, decide
+from plimsoll.core.scale import DEFAULTS, Decision, History, Limits, State, Tuning, decide, replicas_for
 from plimsoll.core.signals import FleetView, Look
 from plimsoll.core.sizing import Known, Size, Start
-from plimsoll.core.stable_text import stable
 
-WHY_LIMIT: Final = 400
 _NOTHING_SEEN: Final = FleetView(())
 
 
@@ -55,42 +52,6 @@ class Looks(Protocol):
         """The newest look at a service's fleet; None when there is no Prometheus, or nothing was sampled yet."""
 
 
-@dataclass(frozen=True)
-class Fleet:
-    """One service at one moment, as the reconciler has gathered it."""
-
-    key: Key
-    request: Request
-    revision: Revision
-    """The plan that is to run."""
-    workload: Mapping[str, Any] | None
-    """The live workload."""
-    decisions: Sequence[Mapping[str, Any]] = ()
-    """From the status."""
-    pods: Sequence[PodState] = ()
-    busy_with: str = ""
-    other: Autoscaler | None = None
-    told: Mapping[str, Any] = field(default_factory=dict)
-    """``status.scaling``, as it was reported last."""
-    trying: bool = False
-    """Pods of an experiment take a part of the traffic: that less comes to the fleet is no reason to shrink it."""
-
-    @property
-    def live(self) -> int | None:
-        """The count that the workload was given last."""
-        return None if self.workload is None else int(self.workload["spec"].get("replicas", 1))
-
-    @property
-    def by_us(self) -> bool:
-        """Nobody else wrote the count last: who changes it takes the field from all others."""
-        return self.workload is None or names.MANAGER_SCALE in self.workload.get("managers", ())
-
-    @property
-    def auto(self) -> bool:
-        """Whether the count follows demand."""
-        return self.other is None and self.request.spec.scaling.mode == "Auto"
-
-
 @dataclass
 class _Memory:
     """What this process remembers of a service."""
@@ -107,6 +68,7 @@ class _Memory:
     restless: bool = True
     rehearsed: tuple[str, str | None] | None = None
     """Reason and count of the last decision that was recorded and not acted on."""
+    lately: Lately = field(default_factory=Lately)
 
 
 @dataclass
@@ -150,8 +112,8 @@ class Scaler:
         One replica that nobody has set is what the API server makes of a workload that names no count.
         """
         memory = self._memories.get(fleet.key)
-        default = fleet.live == 1 and (memory is None or memory.wanted in (None, 1))
-        return None if fleet.by_us or default else fleet.live
+        default = fleet.given == 1 and (memory is None or memory.wanted in (None, 1))
+        return None if fleet.by_us or default else fleet.given
 
     def size(self, fleet: Fleet) -> Size:
         """The count of a fleet at this moment."""
@@ -165,7 +127,7 @@ class Scaler:
         count = self._acted_on(fleet, memory, start, decision, scene)
         memory.restless = self._restless(fleet, memory, count, bounds)
         self._claim(fleet, count, decision.wanted or 0)
-        _show(fleet, count, decision, scene.view)
+        scaling_words.show(fleet, fleet.lent.runs(count), decision, scene.view)
         return self._size(fleet, memory, start, count, decision, scene)
 
     def _start(self, fleet: Fleet, memory: _Memory) -> Start:
@@ -192,8 +154,8 @@ class Scaler:
         """The service's own, and what a shared budget leaves it."""
         if not self.budgets.knows(fleet.key):
             self._claim(fleet, fleet.live or 0, count)
-        found = self._own_limits(fleet, self.budgets.limit(fleet.key, _product(fleet)) if fleet.auto else None)
-        if not fleet.trying or count <= found.least:
+        found = self._own_limits(fleet, self.budgets.limit(fleet.key, fleet.product) if fleet.auto else None)
+        if not fleet.lent.trying or count <= found.least:
             return found
         return replace(found, least=min(count, found.most), least_is="the count while an experiment runs")
 
@@ -209,7 +171,7 @@ class Scaler:
             priority=self.budgets.priority(fleet.key),
             fixed=not fleet.auto,
         )
-        self.budgets.claim(fleet.key, _product(fleet), claim)
+        self.budgets.claim(fleet.key, fleet.product, claim)
 
     def _may_not_sleep(self, fleet: Fleet) -> bool:
         """Asked for, but nobody could wake it."""
@@ -247,13 +209,15 @@ class Scaler:
             same = memory.decided_from == count
             return (memory.decision if same else replace(memory.decision, replicas=count, valid=False)), scene
         memory.looked_seconds, memory.decided_from = look.at_seconds, count
-        memory.history = memory.history or History(look.at_seconds)
-        state = State(count, fleet.busy_with, stuck=_stuck(fleet, view))
+        if fleet.lent.trying or memory.history is None:
+            # What is seen while others take a part of the traffic must not count as little traffic afterwards.
+            memory.history = History(look.at_seconds)
+        state = State(count, fleet.busy_with, stuck=fleet.stuck(view))
         scene = _grounded(scene, state, look.at_seconds, memory.history)
         decision = decide(scene.capacity, view, state, bounds, memory.history, look.at_seconds, self.tuning)
         is_quiet = bounds.least == 0 and not fleet.busy_with and quiet(view, self._requests(fleet))
         memory.idle.note(look.at_seconds, self.tuning.gap_seconds, is_quiet=is_quiet)
-        after = _idle_seconds(fleet.request)
+        after = fleet.idle_seconds
         sleeps = asleep(memory.idle, look.at_seconds, after) if decision.replicas == count == 1 else None
         memory.decision = sleeps or decision
         slept = Slept(replace(memory.idle), look.at_seconds, after)
@@ -279,9 +243,9 @@ class Scaler:
     def _restless(self, fleet: Fleet, memory: _Memory, count: int, bounds: Limits) -> bool:
         if not fleet.auto:
             return False
-        shared = self.budgets.limit(fleet.key, _product(fleet)) is not None
+        shared = self.budgets.limit(fleet.key, fleet.product) is not None
         falls = count > max(1, bounds.least) and (memory.history is None or memory.history.may_fall_below(count))
-        return shared or falls or bounds.least == 0
+        return shared or falls or bounds.least == 0 or fleet.lent.trying
 
     def _note(self, memory: _Memory, entry: Entry | None) -> None:
         if entry is not None and all(
@@ -297,21 +261,37 @@ class Scaler:
 
     def _size(self, fleet: Fleet, memory: _Memory, start: Start, count: int, decision: Decision, scene: Scene) -> Size:
         until = None if start.until_seconds is None else start.until_seconds - self.wall_seconds()
+        runs = fleet.lent.runs(count)
         return Size(
-            replicas=count,
-            floor=min(count, self._floor(fleet, memory, count)),
+            replicas=runs,
+            floor=fleet.lent.must_serve(min(runs, self._floor(fleet, memory, count))),
             ours=fleet.other is None,
             scaling=self._scaling(fleet, start, count, decision, scene),
             limited=self._limited(fleet, memory, decision, scene),
-            contest=contest(fleet.other, _kind(fleet)) if fleet.other else None,
+            contest=contest(fleet.other, fleet.kind) if fleet.other else None,
             refused=self._refused(fleet, scene.limits),
             entries=tuple(memory.unreported),
             again_seconds=until,
+            lender=self._lender(fleet, memory, count, decision, scene),
+            lent=fleet.lent,
         )
+
+    def _lender(self, fleet: Fleet, memory: _Memory, count: int, decision: Decision, scene: Scene) -> Lender:
+        """The fleet as one that may lend: what demand asks for is counted as if it alone served."""
+        needed = lately = None
+        if decision.demand is not None:
+            share = fleet.share(scene.view)
+            needed = replicas_for(decision.demand.times(1 / share), scene.capacity, self.tuning)
+            lately = memory.lately.note(memory.looked_seconds or 0.0, needed)
+        else:
+            memory.lately = Lately()
+        known = needed if scene.view.complete else None
+        theirs = f"{fleet.whose}: replicas are lent in the mode Auto alone" if fleet.whose else ""
+        return Lender(count, fleet.request.spec.scaling.min_replicas, known, lately, theirs)
 
     def _scaling(self, fleet: Fleet, start: Start, count: int, decision: Decision, scene: Scene) -> Mapping[str, Any]:
         """``status.scaling``. What an operator before us has told stays until we have looked once ourselves."""
-        told = _told(fleet, start, count, decision, scene)
+        told = scaling_words.told(fleet, start, count, decision, scene)
         unseen = fleet.auto and not self.blind and self.looks.look(fleet.key) is None
         same = all(told[name] == fleet.told.get(name) for name in ("setBy", "recommendedReplicas"))
         return fleet.told if unseen and same else told
@@ -357,19 +337,6 @@ class Scaler:
         return None
 
 
-def _show(fleet: Fleet, count: int, decision: Decision, view: FleetView) -> None:
-    """The figures as metrics; of a demand that is not known there is no series."""
-    labels = (fleet.key.namespace, fleet.key.name)
-    metrics.REPLICAS_WANTED.labels(*labels).set(count)
-    metrics.REPLICAS_READY.labels(*labels).set(sum(pod.phase == "ready" and pod.serves for pod in fleet.pods))
-    metrics.REPLICAS_RECOMMENDED.labels(*labels).set(decision.replicas)
-    if decision.demand is not None and view.complete:
-        metrics.DEMAND_BLOCKS.labels(*labels).set(decision.demand.blocks)
-        metrics.DEMAND_REPLICAS.labels(*labels).set(decision.demand.replicas)
-    else:
-        metrics.forget_demand(*labels)
-
-
 def _grounded(scene: Scene, state: State, now: float, history: History | None = None) -> Scene:
     """The scene with what the law is about to be given; the history as it is before."""
     seen = Remembered.of(history or History(now), now, scene.tuning.hold_seconds)
@@ -381,26 +348,6 @@ def _grounded(scene: Scene, state: State, now: float, history: History | None = 
     return replace(scene, grounds=grounds)
 
 
-def _idle_seconds(request: Request) -> float:
-    """How long nobody has to ask before the last replica goes."""
-    activation = request.spec.scaling.activation
-    return duration_seconds(activation.idle_after) if activation and activation.idle_after else IDLE_SECONDS
-
-
-def _kind(fleet: Fleet) -> str:
-    return workload_of(fleet.request.name, fleet.revision).kind
-
-
-def _product(fleet: Fleet) -> str:
-    return str(fleet.revision.plan["choice"]["gpu"])
-
-
-def _stuck(fleet: Fleet, view: FleetView) -> int:
-    """Replicas that will not serve soon."""
-    unplaced = sum(bool(pod.unplaced) for pod in fleet.pods)
-    return view.count("failing") + -(-unplaced // fleet.revision.nodes)
-
-
 def _reason(decision: Decision, before: int) -> str:
     if before == 0 and decision.demand is None and decision.wanted == 1:
         return sizing.WOKEN
@@ -409,29 +356,3 @@ def _reason(decision: Decision, before: int) -> str:
     if decision.demand is None:
         return sizing.LIMITS
     return sizing.MORE_DEMAND if decision.replicas > before else sizing.LESS_DEMAND
-
-
-def _told(fleet: Fleet, start: Start, count: int, decision: Decision, scene: Scene) -> dict[str, Any]:
-    """``status.scaling``: words that stay the same while nothing changes."""
-    capacity, bounds, tuning = scene.capacity, scene.limits, scene.tuning
-    told: dict[str, Any] = {"setBy": _set_by(fleet), "why": _why(fleet, start, decision)}
-    told["recommendedReplicas"] = decision.replicas
-    if fleet.auto:
-        told["growsWhen"] = outlook.grows_when(capacity, count, bounds, tuning)
-        told["shrinksWhen"] = outlook.shrinks_when(capacity, count, bounds, tuning)
-    return told
-
-
-def _set_by(fleet: Fleet) -> str:
-    if fleet.other is not None:
-        return str(fleet.other)
-    return "Plimsoll" if fleet.auto else "spec.replicas"
-
-
-def _why(fleet: Fleet, start: Start, decision: Decision) -> str:
-    if fleet.other is not None:
-        return "another autoscaler sets it"
-    if not fleet.auto:
-        floor = "; the count from before stays for a while" if start.until_seconds is not None else ""
-        return f"spec.replicas is {fleet.request.spec.replicas}{floor}"
-    return stable(decision.why, WHY_LIMIT)

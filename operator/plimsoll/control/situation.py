@@ -12,6 +12,7 @@ from plimsoll.core.drift import digest
 from plimsoll.core.experiment import Proposal
 from plimsoll.core.experiment_record import Record, read_record
 from plimsoll.core.judge import Aim
+from plimsoll.core.loan import Lender, Lent
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.pods import PodState
 from plimsoll.core.request import Request
@@ -30,8 +31,11 @@ class Situation:
     pods: Sequence[PodState]
     """Of the fleet, made from the target's template."""
     replicas: int
+    """What is to run now, without what is lent."""
     at_rest: bool
     """The fleet is as it should be, and all of it ready."""
+    changes: bool
+    """Another template is to run, or nobody knows which."""
     busy: str
     """Why this is no time for an experiment; empty: nothing speaks against it."""
     advice: Mapping[str, Any] | None
@@ -40,6 +44,16 @@ class Situation:
     """Metrics are complete."""
     late: bool
     """A latency target is missed."""
+    lent: Lent
+    lender: Lender
+    given: int
+    """The count that the workload has."""
+    ready: int
+    """Replicas of it that serve."""
+    there: int
+    """Pods of the fleet that hold a place, those that are leaving too."""
+    placed: bool
+    """As many as are asked for have one, or are known to find none."""
     targets: tuple[float | None, float | None] = (None, None)
 
     @property

@@ -92,9 +92,9 @@ class Sweep:
         return True
 
     def _queue_all(self) -> None:
-        """Level-triggered: whatever was missed in between, each service is looked at again."""
+        """Level-triggered: whatever was missed in between, each service is looked at again, behind all that happens."""
         for key in self.cache.services():
-            self.queue.add(key)
+            self.queue.add_behind(key)
 
     def _unanswered(self) -> Iterator[Key]:
         for key in self.cache.services():

@@ -7,7 +7,7 @@ from typing import Final
 from plimsoll.adapters.ports import DEPLOYMENTS
 from plimsoll.api import names
 from plimsoll.control.cache import Cache, Key
-from plimsoll.control.children import Children
+from plimsoll.control.children import Children, Live
 from plimsoll.control.gates import Gates
 from plimsoll.control.planning import Planner
 from plimsoll.control.situation import Situation
@@ -20,6 +20,9 @@ from plimsoll.core.pods import TRIAL_TRACKS, PodState
 
 REFUSED_SECONDS: Final = 150.0
 """For so long a write that the API server refuses is tried again before the experiment is given up."""
+
+LEAVING_SECONDS: Final = 30.0
+"""After its grace period has passed, a pod that is still there is stuck."""
 
 
 @dataclass
@@ -36,20 +39,33 @@ class TrialPods:
         """Those that are there and not leaving."""
         return [pod for pod in self.cache.pods(key, TRIAL_TRACKS) if pod.phase != "terminating"]
 
+    def there(self, key: Key, live: Live) -> bool:
+        """Whether canary or control is there, or may be made at any moment.
+
+        Those that end hold their GPUs: what came instead would only wait for them. One that does not end counts for no
+        longer than it was given.
+        """
+        if any((DEPLOYMENTS, trial_name(key.name, track)) in live for track in TRIAL_TRACKS):
+            return True
+        now = self.wall_seconds()
+        pods = self.cache.pods(key, TRIAL_TRACKS)
+        return any(pod.gone_by_seconds is None or now < pod.gone_by_seconds + LEAVING_SECONDS for pod in pods)
+
     async def bring(self, seen: Situation, stored: Experiment | None, running: Experiment | None) -> str:
         """Canary and control as the status says they are to be; why they cannot be, where that is so.
 
         A step counts from when it is stored: pods come after it and go after it, so that who starts anew in between
         finds either what the step was decided on, or the step.
         """
-        if seen.request.held_because or seen.target is None:
+        if seen.request.held_because:
             return ""
         if stored is None or not stored.on_trial:
             for track in TRIAL_TRACKS:
                 await self.children.drop(seen.request, DEPLOYMENTS, trial_name(seen.key.name, track), seen.live)
             await self.gates.drop(seen.request, seen.live)
             return ""
-        return await self._made(seen, stored) if running is not None and running.on_trial else ""
+        wanted = seen.target is not None and running is not None and running.on_trial and stored.phase != "Draining"
+        return await self._made(seen, stored) if wanted else ""
 
     async def _made(self, seen: Situation, running: Experiment) -> str:
         """Both Deployments, each made once: while it stands its template stays, whatever is planned meanwhile."""

@@ -1,4 +1,5 @@
-"""A keyed work queue: each key at most once in line, at most once in work; first come first served, save who is urgent.
+"""A keyed work queue: each key at most once in line, at most once in work; first come first served, save who is urgent
+or has time.
 
 The rules are those of a level-triggered controller: an add while the key is in work makes it run once more after,
 never twice at a time; a failing key waits longer each time and nobody waits for it.
@@ -16,6 +17,8 @@ Key = TypeVar("Key", bound=Hashable)
 BACKOFF_BASE_SECONDS = 1.0
 CONFLICT_BASE_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 60.0
+MOST_BEHIND_SECONDS = 300.0
+"""So long at most who has time waits behind all others."""
 EVENT_GAP_SECONDS = 1.0
 """So long after a failure nothing makes a key run again, however much happens around it."""
 
@@ -26,6 +29,7 @@ class WorkQueue(Generic[Key]):
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
         self._ready: deque[Key] = deque()
+        self._behind: dict[Key, None] = {}
         self._since: dict[Key, float] = {}
         self._working: set[Key] = set()
         self._again: set[Key] = set()
@@ -38,12 +42,19 @@ class WorkQueue(Generic[Key]):
 
     def __len__(self) -> int:
         """Keys in line now, those that wait for their time not counted."""
-        return len(self._ready)
+        return len(self._since)
 
     @property
     def oldest_seconds(self) -> float:
-        """How long the first in line has waited."""
+        """How long the first in line has waited, those who have time left out."""
         return self._monotonic() - self._since[self._ready[0]] if self._ready else 0.0
+
+    def add_behind(self, key: Key) -> None:
+        """Put the key in line for when nobody else is: nothing has happened to it. Failed just now: it comes anyway."""
+        if key not in self._since and key not in self._working and key not in self._held_until:
+            self._since[key] = self._monotonic()
+            self._behind[key] = None
+            self._wake.set()
 
     def add(self, key: Key) -> None:
         """Put the key in line, unless it is there already. In work: once more afterwards. Failed just now: later."""
@@ -56,7 +67,8 @@ class WorkQueue(Generic[Key]):
             self._line_up(key)
 
     def _line_up(self, key: Key) -> None:
-        if key not in self._since:
+        if key not in self._since or key in self._behind:
+            self._behind.pop(key, None)
             self._since[key] = self._monotonic()
             self._ready.append(key)
             self._wake.set()
@@ -64,7 +76,10 @@ class WorkQueue(Generic[Key]):
     def put_first(self, key: Key) -> None:
         """Let a key that is in line pass all others."""
         if key in self._since:
-            self._ready.remove(key)
+            if key in self._behind:
+                del self._behind[key]
+            else:
+                self._ready.remove(key)
             self._ready.appendleft(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
@@ -111,11 +126,11 @@ class WorkQueue(Generic[Key]):
         """The next key; it is in work until ``done``."""
         while True:
             self._promote()
-            if self._ready:
-                key = self._ready.popleft()
+            if self._since:
+                key = self._next()
                 del self._since[key]
                 self._working.add(key)
-                if self._ready:
+                if self._since:
                     self._wake.set()
                 return key
             self._wake.clear()
@@ -124,6 +139,14 @@ class WorkQueue(Generic[Key]):
                     await self._wake.wait()
             except TimeoutError:
                 continue
+
+    def _next(self) -> Key:
+        """Of those in line; there is one."""
+        behind = next(iter(self._behind), None)
+        if behind is None or (self._ready and self._monotonic() - self._since[behind] < MOST_BEHIND_SECONDS):
+            return self._ready.popleft()
+        del self._behind[behind]
+        return behind
 
     def _promote(self) -> None:
         now = self._monotonic()

@@ -63,16 +63,16 @@ class ReplicaCapacity:
         if self.itl_seconds and self.decode_step_seconds:
             share = min(share, 1 - self.decode_step_seconds / self.itl_seconds)
         if self.ttft_seconds and self.prefill_seconds_per_token:
-            share = min(share, self._share_for_ttft())
+            share = min(share, self._share_for_ttft(self.ttft_seconds))
         return max(LEAST_PREFILL_SHARE, share)
 
-    def _share_for_ttft(self) -> float:
+    def _share_for_ttft(self, ttft_seconds: float) -> float:
         """The largest share at which the slowest requests still wait no longer than the target leaves.
 
         Wait of a simple queue: ``s / (1 - ρ) × ln(ρ / (1 - p))``, s the seconds of one prompt.
         """
         own = self.prompt_tokens * self.prefill_seconds_per_token
-        left = (self.ttft_seconds or 0.0) - own
+        left = ttft_seconds - own
         low, high = 0.0, MOST_PREFILL_SHARE
         for _ in range(20):
             share = (low + high) / 2
@@ -110,6 +110,11 @@ class Demand:
         """The largest need."""
         return max(self.by_blocks, self.by_compute, self.by_sequences, self.by_flow)
 
+    def times(self, factor: float) -> "Demand":
+        """So many times as much of everything."""
+        needs = (self.blocks, self.by_blocks, self.by_compute, self.by_sequences, self.by_flow)
+        return Demand(*(factor * need for need in needs))
+
     @property
     def bound(self) -> str:
         """What the largest need is of."""
@@ -129,7 +134,8 @@ def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Dem
     of it must run at once to be gone within BACKLOG_SECONDS.
     """
     running = view.total(Signal.RUNNING).value or 0.0
-    waiting = (view.total(Signal.WAITING).value or 0.0) + held
+    queued = view.total(Signal.WAITING).value or 0.0
+    waiting = queued + held
     arriving = view.total(Signal.REQUESTS).value or 0.0
     if _is_queue(capacity, running, waiting, arriving):
         waiting += _until_served(view, capacity, arriving)
@@ -140,7 +146,13 @@ def demand(view: FleetView, capacity: ReplicaCapacity, held: float = 0.0) -> Dem
     sequences = (max(running, at_once) + backlog) / capacity.max_num_seqs if capacity.max_num_seqs else 0.0
     tokens = _prompt_tokens(view, capacity, arriving, waiting) / max(1, view.engines_per_pod)
     compute = tokens * capacity.prefill_seconds_per_token
-    return Demand(blocks, blocks / capacity.usable_blocks, compute, sequences, _by_flow(view, arriving))
+    return Demand(
+        blocks,
+        blocks / capacity.usable_blocks,
+        compute,
+        sequences,
+        _by_flow(view, arriving) if queued > running else 0.0,
+    )
 
 
 def _is_queue(capacity: ReplicaCapacity, running: float, waiting: float, arriving: float) -> bool:
@@ -150,12 +162,12 @@ def _is_queue(capacity: ReplicaCapacity, running: float, waiting: float, arrivin
 
 
 def _by_flow(view: FleetView, arriving: float) -> float:
-    """What a long queue asks for whatever the plan says: requests may be longer, or engines slower, than was planned.
+    """What a queue longer than what runs asks for whatever the plan says: requests may be longer, or engines slower.
 
     Nothing finished is not known to be slow; and half as many again is enough to see what that does.
     """
-    finished, waiting = view.total(Signal.FINISHED).value, view.total(Signal.WAITING).value or 0.0
-    if not finished or waiting <= (view.total(Signal.RUNNING).value or 0.0):
+    finished = view.total(Signal.FINISHED).value
+    if not finished:
         return 0.0
     # Those that fail count too: as many as now, of which some do not serve, are not enough.
     return (len(view.serving) + view.count("failing")) * min(MOST_BY_FLOW, arriving / finished)
@@ -174,7 +186,7 @@ def _until_served(view: FleetView, capacity: ReplicaCapacity, arriving: float) -
 
 def _prompt_tokens(view: FleetView, capacity: ReplicaCapacity, arriving: float, waiting: float) -> float:
     """Prompt tokens a second to compute, prefix hits left out, so that the queue is gone in time."""
-    hit = min(1.0, view.mean(Signal.HIT_RATIO).value or 0.0)
+    hit = view.mean(Signal.HIT_RATIO).value or 0.0
     fresh = max(view.total(Signal.PROMPT_TOKENS).value or 0.0, arriving * capacity.prompt_tokens)
     return (fresh + waiting * capacity.prompt_tokens / BACKLOG_SECONDS) * (1 - hit)
 

@@ -243,9 +243,9 @@ def _full_ones(case: Case) -> list[EngineRow]:
 
 
 def _queues(case: Case, engine: EngineRow) -> bool:
-    """More requests wait than between two steps, and neither blocks nor the cap can be what they wait for."""
+    """More requests wait than between two steps, and not for the cap; nor for blocks, which was asked before."""
     running, usage = engine.value(Signal.RUNNING), engine.value(Signal.USAGE)
-    if running is None or usage is None or engine.peak >= case.full or engine.capped(case.sequences):
+    if running is None or usage is None or engine.capped(case.sequences):
         return False
     return engine.least(Signal.WAITING) >= max(QUEUE, QUEUE_SHARE * running)
 

@@ -8,6 +8,9 @@ step; a status that is lost ends the experiment, since pods that no status expla
                   any harm, any doubt → the pods go, nothing has changed
                                        Watching, or a kept change → Reverting → as before
 
+Where the fleet lends its own replicas (``core/loan.py``), Draining comes first, until their GPUs are free, and
+Returning before Keeping, until they are back: count and template are never changed together.
+
 A change of answers passes a quality gate first (``core/gate.py``): until it has, neither pod takes a user's request.
 """
 
@@ -19,11 +22,14 @@ from plimsoll.core import judge
 from plimsoll.core.gate import RUNNING, GateSeen
 from plimsoll.core.judge import Aim, Pair, Question
 
-Phase = Literal["Starting", "Gating", "Warming", "Measuring", "Keeping", "Watching", "Reverting"]
+Phase = Literal[
+    "Draining", "Starting", "Gating", "Warming", "Measuring", "Returning", "Keeping", "Watching", "Reverting"
+]
 Outcome = Literal["kept", "rolled back", "inconclusive", "abandoned", "rejected", "reverted"]
 
-ON_TRIAL: Final = ("Starting", "Gating", "Warming", "Measuring")
-"""Phases in which canary and control are to run."""
+ON_TRIAL: Final = ("Draining", "Starting", "Gating", "Warming", "Measuring")
+"""Phases in which canary and control are to run, or are about to."""
+BEFORE_ANY_POD: Final = ("Draining", "Starting")
 GATED: Final = ("KVCacheDtype",)
 """Settings that change answers, which no load signal shows: never tried on users before a quality gate has passed."""
 FAILURES: Final = ("rolled back", "inconclusive", "rejected", "reverted")
@@ -175,6 +181,10 @@ class Scene:
     """The fleet misses a latency target."""
     targets: tuple[float | None, float | None] = (None, None)
     """Time to first token and time per token, seconds."""
+    lent: bool = False
+    """The fleet does without some of its replicas, or is about to."""
+    draining: bool = False
+    """Some of those are still there."""
 
     @property
     def both_ready(self) -> bool:
@@ -195,9 +205,9 @@ def word(outcome: str) -> str:
     return "".join(part.capitalize() for part in outcome.split())
 
 
-def begin(proposal: Proposal, base: str, now: float, *, late: bool = False) -> Experiment:
-    """A new experiment. ``late``: a latency target is missed now."""
-    return Experiment(proposal, base, "Starting", now, now, late_before=late)
+def begin(proposal: Proposal, base: str, now: float, *, late: bool = False, lent: bool = False) -> Experiment:
+    """A new experiment. ``late``: a latency target is missed now; ``lent``: the fleet has to make room for it first."""
+    return Experiment(proposal, base, "Draining" if lent else "Starting", now, now, late_before=late)
 
 
 def abandoned(experiment: Experiment, now: float, why: str) -> Past:
@@ -212,6 +222,8 @@ def step(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
     if experiment.phase == "Reverting":
         done = scene.rolled_out and not scene.carries
         return _over(experiment, scene.now, "reverted", experiment.verdict) if done else Next(experiment)
+    if experiment.phase == "Returning":
+        return _returning(experiment, scene)
     return _kept(experiment, scene, timing)
 
 
@@ -224,6 +236,13 @@ def _stopped(experiment: Experiment, scene: Scene) -> Next | None:
     if scene.base != experiment.base:
         return _over(experiment, scene.now, "abandoned", "the plan it was compared with runs no more")
     return None
+
+
+def _returning(experiment: Experiment, scene: Scene) -> Next:
+    """It was better; the fleet is as before, and rolls once it is whole."""
+    if scene.wish in ("reject", "revert"):
+        return _over(experiment, scene.now, "rejected", "a person ended it")
+    return Next(experiment if scene.lent else experiment.at("Keeping", scene.now))
 
 
 def _kept(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
@@ -264,6 +283,8 @@ def windows_due(experiment: Experiment, now: float, timing: Timing) -> int:
 
 def _on_trial(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
     now, inside = scene.now, scene.now - experiment.since
+    if experiment.phase == "Draining":
+        return _draining(experiment, scene)
     if experiment.phase == "Starting":
         if scene.both_ready:
             return Next(experiment.at("Gating" if experiment.gated else "Warming", now))
@@ -273,6 +294,16 @@ def _on_trial(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
     if experiment.phase == "Warming":
         return Next(experiment.at("Measuring", now) if inside >= timing.warm_up_seconds else experiment)
     return _measuring(experiment, scene, timing)
+
+
+def _draining(experiment: Experiment, scene: Scene) -> Next:
+    """Canary and control have a place once the lent replicas have left theirs."""
+    if not scene.draining:
+        return Next(experiment.at("Starting", scene.now))
+    if scene.now - experiment.since <= scene.start_seconds:
+        return Next(experiment)
+    why = f"the replicas that the fleet lends were not gone in {scene.start_seconds:.0f} s"
+    return _over(experiment, scene.now, "abandoned", why)
 
 
 def _gating(experiment: Experiment, scene: Scene) -> Next:
@@ -291,7 +322,7 @@ def _gating(experiment: Experiment, scene: Scene) -> Next:
 
 def _lost(experiment: Experiment, scene: Scene) -> Next | None:
     """One of the two fails, or has gone: without a canary nothing is known of the change, so it is not made."""
-    begun = experiment.phase != "Starting"
+    begun = experiment.phase not in BEFORE_ANY_POD
     if scene.canary and scene.canary.failed:
         return _over(experiment, scene.now, "rolled back", f"the canary failed: {scene.canary.failed}")
     if scene.control and scene.control.failed:
@@ -323,7 +354,7 @@ def _measuring(experiment: Experiment, scene: Scene, timing: Timing) -> Next:
         gate = f"; quality gate: {experiment.gate}" if experiment.gate else ""
         # A queue that grew while the two were compared is the old flags', and is still there when the new ones run.
         kept = replace(experiment, late_before=experiment.late_before or scene.late)
-        return Next(kept.at("Keeping", scene.now, f"{verdict.why}{gate}"))
+        return Next(kept.at("Returning" if scene.lent else "Keeping", scene.now, f"{verdict.why}{gate}"))
     outcome: Outcome = "rolled back" if verdict.outcome == "rollback" else "inconclusive"
     return _over(experiment, scene.now, outcome, verdict.why)
 

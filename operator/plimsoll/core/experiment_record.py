@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, cast, get_args
 
 from plimsoll.core.experiment import Experiment, Outcome, Past, Phase, Proposal
+from plimsoll.core.loan import Loan
 
 MOST_PAST: Final = 8
 TEXT_LIMIT: Final = 400
@@ -19,6 +20,13 @@ class Record:
     experiment: Experiment | None = None
     past: tuple[Past, ...] = ()
     answered: str = ""
+    loan: Loan | None = None
+    """Replicas that the fleet lends. It outlives its experiment, until they are back."""
+
+    @property
+    def ended_seconds(self) -> float:
+        """Since when canary and control are not wanted any more; 0 when nothing tells."""
+        return self.experiment.since if self.experiment else max((each.time for each in self.past), default=0.0)
 
     def written(self) -> dict[str, Any]:
         """As ``status.tuning``; empty when there is nothing to keep."""
@@ -29,13 +37,16 @@ class Record:
             found["past"] = [_past(each) for each in self.past[-MOST_PAST:]]
         if self.answered:
             found["answered"] = self.answered
+        if self.loan:
+            found["lent"] = {"replicas": self.loan.replicas, "of": self.loan.of}
         return found
 
 
 def read_record(stored: Mapping[str, Any]) -> Record:
     """What a status tells."""
     past = tuple(found for each in stored.get("past") or () if (found := _read_past(each)) is not None)
-    return Record(_read_experiment(stored.get("experiment") or {}), past, str(stored.get("answered") or ""))
+    running, loan = _read_experiment(stored.get("experiment") or {}), _read_loan(stored.get("lent") or {})
+    return Record(running, past, str(stored.get("answered") or ""), loan)
 
 
 def _experiment(experiment: Experiment) -> dict[str, str]:
@@ -74,6 +85,14 @@ def _read_experiment(stored: Mapping[str, Any]) -> Experiment | None:
     verdict, gate = str(stored.get("verdict", "")), str(stored.get("gate", ""))
     base, late = str(stored.get("base", "")), stored.get("lateBefore") == "yes"
     return Experiment(proposal, base, phase, *times, verdict=verdict, late_before=late, gate=gate)
+
+
+def _read_loan(stored: Mapping[str, Any]) -> Loan | None:
+    try:
+        loan = Loan(int(stored["replicas"]), int(stored["of"]))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return loan if 0 < loan.replicas < loan.of else None
 
 
 def _past(past: Past) -> dict[str, str]:

@@ -12,6 +12,7 @@ from plimsoll.core.conditions import Condition
 from plimsoll.core.experiment import Experiment, Outcome, Past, Proposal
 from plimsoll.core.experiment_record import Record
 from plimsoll.core.ledger import Entry
+from plimsoll.core.loan import Loan
 
 RETUNE: Final = "Retune"
 
@@ -20,6 +21,7 @@ def condition(
     running: Experiment | None,
     proposal: Proposal | None,
     past: Sequence[Past],
+    loan: Loan | None = None,
     *,
     off: bool,
     why_not: str = "",
@@ -27,7 +29,9 @@ def condition(
 ) -> Condition:
     """Experimenting, as it is now. ``off``: the spec wants none; ``no_gate``: nobody would judge the proposal."""
     if running is not None:
-        return _say("True", _RUNS[running.phase], _sentence(running))
+        return _say("True", _RUNS[running.phase], _sentence(running) + (f"; {loan}" if loan else ""))
+    if loan is not None:
+        return _say("False", experiment_reasons.RETURNING, f"{loan}, which is over: they come back{_last(past)}")
     if off:
         return _say("False", reasons.DISABLED, "spec.tuning.mode is Off")
     if proposal and no_gate:
@@ -36,13 +40,17 @@ def condition(
         return _say("False", experiment_reasons.NOT_NOW, f"{_change(proposal)}: not now, {why_not}")
     if proposal:
         return _say("False", experiment_reasons.PROPOSED, f"{_change(proposal)} is proposed: {proposal.why}")
-    last = f"; the last one ({past[-1].flag} {past[-1].after}): {past[-1].outcome}, {past[-1].why}" if past else ""
-    return _say("False", reasons.NO_EXPERIMENT, f"no experiment runs{last}")
+    return _say("False", reasons.NO_EXPERIMENT, f"no experiment runs{_last(past)}")
+
+
+def _last(past: Sequence[Past]) -> str:
+    return f"; the last one ({past[-1].flag} {past[-1].after}): {past[-1].outcome}, {past[-1].why}" if past else ""
 
 
 _RUNS: Final[Mapping[str, Reason]] = {
     **dict.fromkeys(core.ON_TRIAL, experiment_reasons.TRYING),
     "Gating": experiment_reasons.GATING,
+    "Returning": experiment_reasons.KEEPING,
     "Keeping": experiment_reasons.KEEPING,
     "Watching": experiment_reasons.WATCHING,
     "Reverting": experiment_reasons.REVERTING,
@@ -59,10 +67,12 @@ def _change(proposal: Proposal) -> str:
 
 def _sentence(running: Experiment) -> str:
     words = {
+        "Draining": "the fleet makes room for canary and control",
         "Starting": "canary and control are starting",
         "Gating": "the quality gate compares a candidate with a baseline; neither takes users' requests",
         "Warming": "canary and control warm up",
         "Measuring": "canary and control are compared",
+        "Returning": f"kept, and rolled out once the fleet is whole: {running.verdict}",
         "Keeping": f"kept and rolling out: {running.verdict}",
         "Watching": f"kept and watched: {running.verdict}",
         "Reverting": f"taken back: {running.verdict}",
@@ -78,11 +88,12 @@ def entries(before: Record, after: Record, grounds: replay.Stepped | None) -> li
         found.append(
             Entry(RETUNE, "GatePassed", now.gate, inputs={"tried": f"{now.proposal.flag} {now.proposal.after}"})
         )
-    if now is not None and (then is None or then.phase != now.phase) and now.phase in ("Starting", "Keeping"):
+    begins = now is not None and now.on_trial and then is None
+    if now is not None and (begins or (now.phase == "Keeping" and (then is None or then.phase != now.phase))):
         tried = now.proposal
-        why = tried.why if now.phase == "Starting" else now.verdict
-        word = "Trying" if now.phase == "Starting" else "Keeping"
-        found.append(Entry(RETUNE, word, why, f"{tried.flag} {tried.before}", f"{tried.flag} {tried.after}"))
+        why, word = (tried.why, "Trying") if begins else (now.verdict, "Keeping")
+        lent = {"lent": str(after.loan)} if begins and after.loan else {}
+        found.append(Entry(RETUNE, word, why, f"{tried.flag} {tried.before}", f"{tried.flag} {tried.after}", lent))
     return [replace(entry, grounds=replay.written(grounds)) for entry in found] if grounds else found
 
 

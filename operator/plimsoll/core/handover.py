@@ -48,7 +48,7 @@ def decide(old: LiveFleet, wish: Wish, *, ready: int, unplaced_seconds: float = 
     if beside >= 1 and not (wish.may_stop and unplaced_seconds >= NOWHERE_SECONDS):
         return Handover(beside, old.asked, "the new fleet starts beside the old one, which serves until it is ready")
     kept = (wish.max_gpus - wish.gpus_per_replica) // max(1, old.gpus_per_replica)
-    if beside == 0 and 1 <= kept < old.asked:
+    if beside == 0 and kept >= 1:
         return Handover(0, kept, f"first {kept} replicas of the old fleet: a new one would exceed hardware.maxGPUs")
     if wish.may_stop:
         return Handover(wish.replicas, None, "the old fleet ends before the new one starts")

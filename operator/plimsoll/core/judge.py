@@ -137,9 +137,7 @@ class _Figure:
 
 
 def _per_request(events: float | None, window: Window) -> float | None:
-    if events is None or window.finished is None:
-        return None
-    return events / max(1.0, window.finished)
+    return events / window.finished if events is not None and window.finished else None
 
 
 _TTFT: Final = _Figure("time to first token", lambda w: w.ttft_seconds, math.log(1.4), math.log(2), worth=math.log(0.7))
@@ -204,7 +202,7 @@ def effect(differences: Sequence[float], block: int = BLOCK) -> Effect:
     count = len(differences)
     mean = sum(differences) / count
     rest = [each - mean for each in differences]
-    return Effect(mean, max(_block_error(rest, max(1, min(block, count // 2))), _lasting_error(rest)))
+    return Effect(mean, max(_block_error(rest, min(block, count // 2)), _lasting_error(rest)))
 
 
 def _block_error(rest: Sequence[float], block: int) -> float:

@@ -65,6 +65,8 @@ class PodState:
     ended: Ended | None = None
     answers: bool = False
     """Of an experiment's pod: its containers are ready, whatever else keeps it from serving."""
+    gone_by_seconds: float | None = None
+    """Terminating: when it is to have ended, seconds of the wall clock."""
     admitted: bool = False
     """Of an experiment's pod: it was told that its quality gate has passed."""
 
@@ -92,6 +94,7 @@ def pod_state(pod: Mapping[str, Any]) -> PodState | None:
         obstacle=_obstacle(meta, status, found) if phase == "failing" else None,
         ended=_ended(found) if phase == "failing" else None,
         track=track,
+        gone_by_seconds=_seconds(meta.get("deletionTimestamp")),
         serves=track not in (names.TRACK_WORKER, *GATE_TRACKS),
         ready_after_seconds=_ready_after(meta, status) if phase == "ready" else None,
         answers=track in TRIAL_TRACKS and _condition(status, "ContainersReady").get("status") == "True",

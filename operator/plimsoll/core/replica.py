@@ -95,7 +95,7 @@ def _of_another_length(blocks: float, tokens: int, now_tokens: int, whole: _Whol
     """Blocks of a request that is not as long as was planned: on the line from the planned one to the longest one,
     since states do not grow with tokens.
     """
-    if tokens == now_tokens or whole.tokens <= tokens:
+    if whole.tokens <= tokens:
         return blocks
     slope = max(0.0, whole.blocks - blocks) / (whole.tokens - tokens)
     return max(1.0, blocks + slope * (now_tokens - tokens))
@@ -112,7 +112,7 @@ def _older_plans_blocks(kv: Mapping[str, Any], spec: VLLMServiceSpec, traffic: T
     if found := kv.get("blocksPerRequestAtLoad"):
         return float(found)
     share = (traffic.prompt_tokens + traffic.output_tokens / 2) / spec.context_tokens
-    return max(1.0, _of_whole_context(kv, spec).blocks * min(1.0, share))
+    return max(1.0, _of_whole_context(kv, spec).blocks * share)
 
 
 def _blocks_now(view: FleetView, usable_blocks: float) -> float:

@@ -209,7 +209,7 @@ def _remember(view: FleetView, history: History, down: float, now: float, tuning
     history.note(now, down, tuning.hold_seconds)
     if view.complete:
         history.seen_whole(now, tuning.gap_seconds)
-    if view.total(Signal.PREEMPTIONS).at_least(tuning.storm_per_second * max(1, len(view.serving))):
+    if view.total(Signal.PREEMPTIONS).at_least(tuning.storm_per_second * len(view.serving)):
         history.stormed_seconds = now
 
 
@@ -219,7 +219,7 @@ def _grow(case: _Case) -> Decision:
     serving = sum(pod.ready_seconds >= case.tuning.settle_seconds for pod in case.view.serving)
     loading = replicas - serving
     # A step is from what serves: one from what loads would grow with every look, before the first has come (C01).
-    base = serving if loading > 0 else replicas
+    base = min(serving, replicas)
     step = max(case.tuning.step_up, math.ceil(base * case.tuning.step_up_share))
     allowed = min(up, max(replicas, base + step))
     target = min(allowed, limits.most)

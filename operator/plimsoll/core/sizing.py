@@ -12,6 +12,7 @@ from typing import Any, Final
 from plimsoll.core import ledger
 from plimsoll.core.conditions import Contest, Problem
 from plimsoll.core.ledger import SCALE, Entry
+from plimsoll.core.loan import NOTHING_LENT, Lender, Lent
 
 PLANNED: Final = "Planned"
 MORE_DEMAND: Final = "MoreDemand"
@@ -66,6 +67,7 @@ class Size:
     """How many replicas are wanted, and what to say about it."""
 
     replicas: int
+    """What is lent left out."""
     floor: int
     """Replicas that must be ready for the service to count as Ready; what load alone asks for is not among them."""
     ours: bool = True
@@ -79,6 +81,9 @@ class Size:
     entries: tuple[Entry, ...] = ()
     """Decisions that are not in the status yet."""
     again_seconds: float | None = None
+    lender: Lender | None = None
+    """The fleet as one that may be asked for a loan; None: there is no fleet to speak of."""
+    lent: Lent = NOTHING_LENT
 
 
 def start_auto(known: Known) -> Start:

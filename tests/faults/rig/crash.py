@@ -3,68 +3,72 @@
 The end must be that of the undisturbed run. Only what came before is lost, so no object is written more than once more.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal
 
-from tests.faults.rig.at_write import leader
+from tests.faults.rig.at_write import all_watched, watched
 from tests.faults.rig.campaign import Campaign, campaign
 from tests.faults.rig.run import CALM, Disturbance, Outcome, counts
-from tests.faults.world.connection import Call, Calm, Fate, reset
+from tests.faults.world.connection import Call, Fate, reset
 from tests.faults.world.process import Process
 from tests.faults.world.world import World
 
 Point = Literal["before", "lost", "after"]
 POINTS: Final[tuple[Point, ...]] = ("before", "lost", "after")
 Crash = tuple[int, Point]
-"""The write, counted from the act or from the start of the process, and where it breaks."""
+"""The write, counted from the act or from the crash before, and where it breaks."""
 
 
 @dataclass
-class Crashing(Calm):
-    """The process ends at one write. ``lost``: it lives on, having heard of a broken connection."""
+class Crashing:
+    """The process that makes one write ends at it. ``lost``: it lives on, having heard of a broken connection.
 
-    process: Process
+    ``struck`` is called when it has happened.
+    """
+
     index: int
     point: Point
-    done: bool = False
+    struck: Callable[[], None]
     _seen: int = -1
     _last: Call | None = None
 
-    def before(self, call: Call) -> Fate:
-        if self.done or not counts(call):
+    def before(self, process: Process, call: Call) -> Fate:
+        if not counts(call):
             return Fate()
         self._seen += 1
-        return self._strike(call) if self._seen == self.index else Fate()
-
-    def _strike(self, call: Call) -> Fate:
-        self.done = True
-        if self.point == "lost":
-            return Fate(error=reset(call))
-        if self.point == "before":
-            self.process.kill()
-        else:
+        if self._seen != self.index:
+            return Fate()
+        if self.point == "after":
             self._last = call
-        return Fate()
+            return Fate()
+        if self.point == "before":
+            process.kill()
+        self.struck()
+        return Fate(error=reset(call)) if self.point == "lost" else Fate()
 
-    def after(self, call: Call) -> None:
+    def after(self, process: Process, call: Call) -> None:
         if call is self._last:
-            self.process.kill()
+            process.kill()
+            self.struck()
 
 
 def crashing(*crashes: Crash) -> Disturbance:
-    """The first crash befalls the operator that leads, each further one the process that is started next."""
-    left = [*crashes]
+    """One crash after the other, each further one at a write after the one before."""
+    left, watch = [*crashes], list[Crashing]()
 
     def begin(world: World) -> float:
-        meet(world, leader(world))
+        wait(world)
         return 0.0
 
-    def meet(_: World, process: Process) -> None:
+    def wait(world: World) -> None:
         if left:
-            index, point = left.pop(0)
-            process.connection.interference = Crashing(process, index, point)
+            watch.append(Crashing(*left.pop(0), lambda: wait(world)))
+            all_watched(world, watch[-1])
+
+    def meet(_: World, process: Process) -> None:
+        watched(process, watch[-1])
 
     name = ", then ".join(f"{point} write {index}" for index, point in crashes)
     return Disturbance(name, begin, meet, extra_writes=len(crashes))

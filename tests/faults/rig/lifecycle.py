@@ -12,7 +12,7 @@ from tests.faults.rig.scenario import Scenario, scenario
 from tests.faults.world.control_loop import ready as is_ready_pod
 from tests.faults.world.engines import Offered
 from tests.faults.world.kubelet import GATE_PASSES
-from tests.faults.world.world import NAMESPACE, SETTINGS, USER, World, service
+from tests.faults.world.world import NAMESPACE, PRODUCT, SETTINGS, USER, World, service
 
 NAME = "qwen"
 
@@ -186,6 +186,52 @@ def _kept(world: World) -> Any:
     return alone and "--max-num-seqs=64" in args and replicas(2)(world)
 
 
+SLOW: Final[Mapping[str, Any]] = {
+    "load": LOW_LOAD,
+    "slo": {"ttft": "300ms", "percentile": 95},
+    "hardware": {"gpu": PRODUCT, "maxGPUs": 4},
+}
+"""Demand is for one replica, and first tokens are late: longer steps would help."""
+
+
+def late_without_a_spare_gpu(world: World) -> None:
+    """Four replicas on four GPUs, of which two would do; each prompt takes several steps."""
+    running(**SLOW, scaling={"mode": "Auto", "minReplicas": 4})(world)
+    offered(4.0)(world)
+    world.until(lambda: "recommendation" in world.must(SERVICES, NAME)["status"], what="a recommendation")
+    world.run(5)
+
+
+def _let_it_lend(world: World) -> None:
+    tuning = {"mode": "Auto", "allow": ["MaxNumBatchedTokens"]}
+    world.apply(service(NAME, **SLOW, scaling={"mode": "Auto", "minReplicas": 2}, tuning=tuning))
+
+
+def _given_back(world: World) -> Any:
+    """The experiment was kept, canary and control are gone, and the fleet is as large as before."""
+    tuning = world.must(SERVICES, NAME)["status"].get("tuning", {})
+    args = world.must(DEPLOYMENTS, NAME)["spec"]["template"]["spec"]["containers"][0]["args"]
+    kept = (tuning.get("past") or [{}])[-1].get("outcome") == "kept" and "--max-num-batched-tokens=4096" in args
+    return kept and "lent" not in tuning and len([*world.api.store.all(DEPLOYMENTS)]) == 1 and replicas(4)(world)
+
+
+def lending_world() -> World:
+    """A world with four GPUs, in which it is noticed when a fleet lends what it should not."""
+    chosen = replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1, scale_down_seconds=7200.0)
+    world = World(nodes=((PRODUCT, 2), (PRODUCT, 2)), settings=chosen)
+
+    def watch() -> None:
+        pods = [pod for pod in world.pods() if not pod["metadata"].get("deletionTimestamp")]
+        fleet = [pod for pod in pods if pod["metadata"]["labels"][names.LABEL_TRACK] == names.TRACK_MAIN]
+        if len(pods) > 4:
+            world.unexpected.found.append(f"{len(pods)} pods on 4 GPUs, {len(fleet)} of them the fleet's")
+        elif len(fleet) < len(pods) and len(fleet) < 2:
+            world.unexpected.found.append(f"{len(fleet)} of the fleet's pods left")
+
+    world.watchers.append(watch)
+    return world
+
+
 FULL: Final[Mapping[str, Any]] = {
     "scaling": {"mode": "Fixed"},
     "replicas": 2,
@@ -313,6 +359,18 @@ scenario(
         make=lambda: World(settings=replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1)),
         within_seconds=2400.0,
         quiet_seconds=90.0,
+    )
+)
+scenario(
+    Scenario(
+        "experiment on lent replicas",
+        late_without_a_spare_gpu,
+        _let_it_lend,
+        _given_back,
+        make=lending_world,
+        within_seconds=2400.0,
+        quiet_seconds=90.0,
+        told_more=6,
     )
 )
 scenario(

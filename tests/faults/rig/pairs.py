@@ -1,7 +1,7 @@
-"""Two crashes in a row: one that ends the process at a write, and one at a write of the process that is started next.
+"""Two crashes in a row: one that ends an operator at a write, and one at a write that is made after it.
 
 Every pair that can happen, as one tree: the scenario is played once, and at each write a copy of everything goes on in
-which the process ends there. The copy is copied again in the same way, at the writes of the process that follows.
+which the process ends there. The copy is copied again in the same way, at the writes that follow.
 
 Two moments at which a process may end leave the same world if it has sent the same writes before them and is followed
 at the same moment: reading changes nothing, and no time passes for others while it computes. One copy stands for both.
@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Final
 
-from tests.faults.rig.at_write import leader
+from tests.faults.rig.at_write import all_calm, all_watched, watched
 from tests.faults.rig.campaign import Campaign, campaign
 from tests.faults.rig.crash import POINTS, Crash, Point, crashing
 from tests.faults.rig.run import Disturbance, Outcome, Verdict, counts, judge, restart_seconds
 from tests.faults.rig.scenario import Scenario
 from tests.faults.rig.snapshot import Branches
-from tests.faults.world.connection import Call, Calm, Fate, reset
+from tests.faults.world.connection import Call, Fate, reset
 from tests.faults.world.process import Process
 from tests.faults.world.world import World
 
@@ -29,10 +29,9 @@ WRITES: Final = 2
 
 
 @dataclass
-class Crossroads(Calm):
-    """At every write of one process, copies are made in which it ends there. ``crashed`` is called in each."""
+class Crossroads:
+    """At every write, copies are made in which whoever writes ends there. ``crashed`` is called in each."""
 
-    process: Process
     points: tuple[Point, ...]
     branches: Branches[list[Verdict]]
     crashed: Callable[[Crash], None]
@@ -44,12 +43,12 @@ class Crossroads(Calm):
     _left: object = None
     """What made the last end what it was."""
 
-    def before(self, call: Call) -> Fate:
+    def before(self, process: Process, call: Call) -> Fate:
         if not call.is_write:
             return Fate()
         if counts(call):
             number = len(self._numbered)
-            if self._ends("before", number):
+            if self._ends(process, "before", number):
                 return Fate()
             if "lost" in self.points and self._copied("lost", number):
                 return Fate(error=reset(call))
@@ -57,20 +56,20 @@ class Crossroads(Calm):
         self._sent += 1
         return Fate()
 
-    def after(self, call: Call) -> None:
+    def after(self, process: Process, call: Call) -> None:
         if counts(call):
-            self._ends("after", next(number for number, each in enumerate(self._numbered) if each is call))
+            self._ends(process, "after", next(number for number, each in enumerate(self._numbered) if each is call))
 
-    def _ends(self, point: Point, number: int) -> bool:
+    def _ends(self, process: Process, point: Point, number: int) -> bool:
         """True in the copy in which the process has just ended."""
-        left = (self._sent, restart_seconds(self.process.connection.agenda.now), random.getstate())
+        left = (process.name, self._sent, restart_seconds(process.connection.agenda.now), random.getstate())
         if left == self._left:
             self.cases[-1] += 1
             return False
         self._left = left
         if not self._copied(point, number):
             return False
-        self.process.kill()
+        process.kill()
         return True
 
     def _copied(self, point: Point, number: int) -> bool:
@@ -94,21 +93,25 @@ class Tree:
         self.disturbance = Disturbance("", self._begin, self._meet, extra_writes=WRITES)
 
     def _begin(self, world: World) -> float:
-        self._wait_at(leader(world), DEADLY, self.at_once)
+        self._wait(world, DEADLY, self.at_once)
         return 0.0
 
     def _meet(self, _: World, process: Process) -> None:
-        if len(self.crashes) == 1 and self.at is None:
-            self._wait_at(process, POINTS, 1)
+        if self.at is not None:
+            watched(process, self.at)
 
-    def _wait_at(self, process: Process, points: tuple[Point, ...], at_once: int) -> None:
+    def _wait(self, world: World, points: tuple[Point, ...], at_once: int) -> None:
         def crashed(crash: Crash) -> None:
-            self.at, process.connection.interference = None, Calm()
             self.crashes.append(crash)
             self.disturbance.name = crashing(*self.crashes).name
+            self.at = None
+            if len(self.crashes) == 1:
+                self._wait(world, POINTS, 1)
+            else:
+                all_calm(world)
 
-        self.at = Crossroads(process, points, Branches(at_once), crashed)
-        process.connection.interference = self.at
+        self.at = Crossroads(points, Branches(at_once), crashed)
+        all_watched(world, self.at)
 
     def verdicts(self, own: Verdict) -> Iterator[Verdict]:
         """Of every pair that is within this copy; ``own`` is that of the copy itself."""
@@ -126,8 +129,8 @@ def every_pair(world: World, scenario: Scenario, calm: Outcome, at_once: int) ->
 
 
 def pairs(calm: Outcome) -> Iterator[Disturbance]:
-    """Single pairs, to choose some of. As many writes are counted of the second process as of the first: where it
-    makes fewer, it ends well.
+    """Single pairs, to choose some of. After the first crash as many writes are counted as without one: where fewer
+    are made, there is no second.
     """
     first: list[Crash] = [*product(range(calm.calls), DEADLY)]
     second: list[Crash] = [*product(range(calm.calls), POINTS)]

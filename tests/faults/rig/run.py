@@ -59,8 +59,8 @@ class Outcome:
     late_seconds: float = 0.0
     """From the end of what went wrong until it was done."""
     wrong: tuple[str, ...] = ()
-    versions: tuple[int, ...] = ()
-    """Versions of the store at the act and at the end."""
+    views: tuple[int, ...] = ()
+    """How many versions before the act each view of the cluster lies that somebody could have had, the newest first."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ def play(world: World, scenario: Scenario, disturbance: Disturbance = CALM) -> O
     """Run a scenario from where it was prepared. NotReachedError when it is not done in time, and stays so."""
     world.keepers.append(Keeper(world, disturbance))
     before = {id(p): (len(p.connection.calls), len(p.connection.done)) for p in world.processes}
-    version, began = world.api.store.version, world.agenda.now
+    views, began = _views(world), world.agenda.now
     lasts = disturbance.begin(world)
     scenario.act(world)
     took = world.until(lambda: scenario.done(world), scenario.within_seconds + lasts, f"{scenario.name} done")
@@ -123,7 +123,14 @@ def play(world: World, scenario: Scenario, disturbance: Disturbance = CALM) -> O
     done = [call for p in world.processes for call in p.connection.done[before.get(id(p), (0, 0))[1] :]]
     writes = Counter(written(call) for call in done if call.kind != EVENTS)
     wrong = (*world.unexpected.found[:1], *disturbance.check(world))
-    return Outcome(state(world), took, writes, calls, late, wrong, (version, world.api.store.version))
+    return Outcome(state(world), took, writes, calls, late, wrong, views)
+
+
+def _views(world: World) -> tuple[int, ...]:
+    """Leases are read one by one, and no reader of those lags."""
+    store = world.api.store
+    changes = [event.version for event in store.history if event.kind != LEASES and event.version > world.made_at]
+    return (0, *(store.version - version + 1 for version in reversed(changes)))
 
 
 def written(call: Call) -> str:
@@ -150,7 +157,7 @@ def judge(world: World, scenario: Scenario, disturbance: Disturbance, calm: Outc
     if disturbance.extra_writes is not None:
         allowed = disturbance.extra_writes
         wrong += [f"{what} was written {count} times more" for what, count in extra.items() if count > allowed]
-        if told > allowed + disturbance.told_more:
+        if told > allowed + disturbance.told_more + scenario.told_more:
             wrong.append(f"the status was written {told} times more")
     late = max(0.0, found.late_seconds - calm.seconds)
     if disturbance.within_seconds is not None and late > disturbance.within_seconds:

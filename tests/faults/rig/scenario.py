@@ -26,6 +26,8 @@ class Scenario:
     """So long everything stays as it is before it counts as the end."""
     hardship: bool = False
     """It is a fault itself: by itself, with crashes, and no more."""
+    told_more: int = 0
+    """So many times more may the status be written: its roll-out is long, and meets ticks at other moments."""
     slow: bool = False
     """Hours of virtual time: ``make test`` only sees that it ends."""
 

@@ -19,6 +19,8 @@ SWEEP_SECONDS: Final = 1.2 * SETTINGS.sweep_seconds + 5.0
 LASTS_SECONDS: Final = 60.0
 LATEST_SECONDS: Final = 5.0
 FROZEN_SECONDS: Final = 60.0
+VIEWS: Final = 60
+"""So many of the last ones."""
 
 
 @dataclass
@@ -126,12 +128,11 @@ def stalled(index: int) -> Disturbance:
 
 
 def _frozen(calm: Outcome) -> Iterator[Disturbance]:
-    for back in range(0, min(120, calm.versions[0] - 1006), 2):
-        yield frozen(back)
+    yield from map(frozen, calm.views[:VIEWS])
     for index in range(11):
         yield stalled(index)
 
 
 campaign(Campaign("events dropped, doubled, out of order", _garbled))
 campaign(Campaign("disconnected, 410", _disconnected))
-campaign(Campaign("stale cache at every earlier revision", _frozen))
+campaign(Campaign("stale cache, of every earlier view", _frozen))

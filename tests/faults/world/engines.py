@@ -11,6 +11,10 @@ from typing import Any, Final
 
 _CAP: Final = "--max-num-seqs"
 _DTYPE: Final = "--kv-cache-dtype"
+_STEP: Final = "--max-num-batched-tokens"
+FIRST_SHARE: Final = 0.1
+"""Of a request's time, until its first token: with steps of so many tokens, and with larger ones the less."""
+USUAL_STEP: Final = 2048
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,8 @@ class Pool:
     slots: int
     seconds: float
     room: int
+    first_seconds: float
+    """Until the first token of a request that does not wait."""
 
 
 @dataclass
@@ -77,7 +83,8 @@ def pool_of(plan: Mapping[str, Any], seconds: float, args: Sequence[str] = ()) -
     blocks = int(kv["numBlocks"]) * (2 if halved else 1)
     per_request = int((plan.get("typical") or {}).get("blocks") or kv.get("blocksPerRequestAtLoad") or 64)
     room = max(1, (blocks - 1) // per_request)
-    return Pool(blocks, int(kv["blockSize"]), min(room, _cap(args)), seconds, room)
+    first = FIRST_SHARE * seconds * min(1.0, USUAL_STEP / _number(args, _STEP, USUAL_STEP))
+    return Pool(blocks, int(kv["blockSize"]), min(room, _number(args, _CAP, 1 << 30)), seconds, room, first)
 
 
 def _dtype(args: Sequence[str]) -> str:
@@ -87,7 +94,7 @@ def _dtype(args: Sequence[str]) -> str:
     return found[-1] if found else "auto"
 
 
-def _cap(args: Sequence[str]) -> int:
-    """``--max-num-seqs``, in either spelling; beyond any room where it is not there."""
+def _number(args: Sequence[str], flag: str, without: int) -> int:
+    """A flag's number, in either spelling; ``without`` it."""
     words = " ".join(args).replace("=", " ").split()
-    return int(words[words.index(_CAP) + 1]) if _CAP in words else 1 << 30
+    return int(words[words.index(flag) + 1]) if flag in words else without

@@ -5,12 +5,12 @@ before and does not name any more goes, unless somebody else owns it too; anothe
 conflict, or loses the field when it is forced. Update: whoever changes a value takes the field from all others.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from plimsoll.adapters.ports import ConflictError, InvalidError
-from tests.faults.world.ownership import Path, at_path, from_fields, leaves, merged, to_fields, without
+from tests.faults.world.ownership import Path, at_path, leaves, merged, to_fields, without
 from tests.faults.world.shapes import Custom, Shape
 from tests.faults.world.store import Object
 
@@ -58,10 +58,18 @@ def _in_use(path: Path, of_others: frozenset[Path]) -> bool:
     return path[-1] == "." and any(other[: len(path) - 1] == path[:-1] for other in of_others)
 
 
+class ManagedFields(list[Object]):
+    """``metadata.managedFields``, and what it says, which is asked for at every write."""
+
+    def __init__(self, entries: Iterable[Object], owners: Owners) -> None:
+        super().__init__(entries)
+        self.owners = owners
+
+
 def managers_of(obj: Mapping[str, Any]) -> Owners:
     """Who owns what, as ``managedFields`` say."""
-    entries = obj["metadata"].get("managedFields") or ()
-    return {_manager(entry): frozenset(from_fields(entry["fieldsV1"])) for entry in entries}
+    found: ManagedFields | None = obj["metadata"].get("managedFields")
+    return {**found.owners} if found else {}
 
 
 def managers_after(before: Object | None, after: Object, who: Manager, shape: Shape) -> Owners:
@@ -96,12 +104,10 @@ def _entry(manager: Manager, paths: frozenset[Path], time: str) -> Object:
     return {**found, "subresource": manager.subresource} if manager.subresource else found
 
 
-def managed_fields(before: Object | None, owners: Owners, now: str) -> Sequence[Object]:
+def managed_fields(before: Object | None, owners: Owners, now: str) -> ManagedFields:
     """``metadata.managedFields``; an entry's time moves only with what it owns."""
     old = {} if before is None else managers_of(before)
     stamps = {} if before is None else {_manager(e): e["time"] for e in before["metadata"].get("managedFields", ())}
-    return [
-        _entry(manager, paths, stamps[manager] if old.get(manager) == paths else now)
-        for manager, paths in owners.items()
-        if paths
-    ]
+    owning = {manager: paths for manager, paths in owners.items() if paths}
+    entries = (_entry(who, paths, stamps[who] if old.get(who) == paths else now) for who, paths in owning.items())
+    return ManagedFields(entries, owning)

@@ -1,7 +1,7 @@
 """Paths into an object as ``managedFields`` spell them: what an object says, merging along them, and removing."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
@@ -132,12 +132,3 @@ def to_fields(paths: Iterable[Path]) -> dict[str, Any]:
         for step in path:
             at = at.setdefault(step, {})
     return tree
-
-
-def from_fields(fields: Mapping[str, Any], at: Path = ()) -> Iterator[Path]:
-    """The paths of ``fieldsV1``."""
-    for step, inner in fields.items():
-        if inner:
-            yield from from_fields(inner, (*at, step))
-        else:
-            yield (*at, step)

@@ -183,7 +183,7 @@ def _latencies(name: str, last: Scrape, percentiles: Iterable[int]) -> list[tupl
     wait = engine.waiting / (engine.pool.slots / engine.pool.seconds)
     itl = 0.9 * engine.pool.seconds / offered.output_tokens
     values = {
-        promql.TTFT: {Signal.TTFT: 0.1 * engine.pool.seconds + wait},
+        promql.TTFT: {Signal.TTFT: engine.pool.first_seconds + wait},
         promql.ITL: {Signal.ITL: itl, Signal.TPOT: itl},
     }
     return [

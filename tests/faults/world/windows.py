@@ -54,7 +54,7 @@ def _figures(seen: Sequence[Seen], start: float, end: float) -> Iterable[tuple[s
         "preemptions": last.preemptions - first.preemptions,
     }.items()
     seconds = last.pool.seconds
-    means = {"ttft": 0.1 * seconds + wait, "token": 0.9 * seconds / 200, "request": seconds + wait}
+    means = {"ttft": last.pool.first_seconds + wait, "token": 0.9 * seconds / 200, "request": seconds + wait}
     yield "token_tail", 2 * means["token"]
     for name, mean in means.items():
         yield from {f"{name}_total": mean * finished, f"{name}_count": finished}.items()

@@ -73,6 +73,7 @@ class World:
             self.api.create(NAMESPACES, {"metadata": {"name": namespace}}, USER)
         for index, (product, gpus) in enumerate(self.nodes):
             self.add_node(f"node-{index}", product, gpus)
+        self.made_at = self.api.store.version
 
     def __enter__(self) -> "World":
         return self

@@ -16,6 +16,9 @@ from plimsoll.api import names
 from plimsoll.cli.main import app
 from plimsoll.cli.planning import plan_files
 from plimsoll.core.conditions import Facts, Fleet, Problem, decide, merge
+from plimsoll.core.experiment import Proposal, begin
+from plimsoll.core.experiment_record import Record
+from plimsoll.core.loan import Loan
 from tests.unit.cli.services import service, written
 
 SERVICES = "/apis/plimsoll.dev/v1alpha1/namespaces/llm/vllmservices"
@@ -292,6 +295,16 @@ def test_history_of_a_live_service_joins_what_it_still_knows(tmp_path: Path) -> 
     assert alone.exit_code == 0
     assert "plans are left out" in alone.stderr
     assert "quicker" in alone.stdout
+
+
+def test_an_experiment_on_lent_replicas_says_what_is_lent(tmp_path: Path) -> None:
+    tried = Proposal("MaxNumSeqs", "--max-num-seqs", "32", "64", "ttft", "SequenceCapBound", "41 wait", "basis")
+    record = Record(begin(tried, "docs-a", 1_800_000_000.0, lent=True), loan=Loan(2, 5))
+    obj = live(tmp_path, READY, tuning=record.written())
+    result = explain(tmp_path, {f"{SERVICES}/docs": obj}, "docs")
+    assert result.exit_code == 0, result.output
+    assert "--max-num-seqs 32 -> 64: Draining" in result.stdout
+    assert "2 of 5 replicas lent" in result.stdout
 
 
 def test_load_and_step_times_are_told_beside_what_was_declared(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ class World:
         if kind in self.refuse:
             raise self.refuse[kind]
         assert version == self.objects[kind, name]["metadata"]["resourceVersion"]
-        self.cache.drop(kind, self.objects.pop((kind, name)))
+        del self.objects[kind, name]  # and our watch lags
 
     async def get(self, kind: Kind, _namespace: str, name: str) -> dict[str, Any]:
         if (kind, name) not in self.objects:

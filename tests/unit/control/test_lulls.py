@@ -3,7 +3,7 @@
 import pytest
 
 from plimsoll.control.cache import Key
-from plimsoll.control.lulls import RESTLESS_EVERY, SETTLED_TICKS, SETTLING_EVERY, STEADY_TICKS, Lulls
+from plimsoll.control.lulls import RESTLESS_EVERY, SETTLED_TICKS, STEADY_TICKS, Lulls
 from plimsoll.control.patience import LEAST_SECONDS, MOST_SECONDS, Patience
 from plimsoll.core.pods import Phase, PodState
 from plimsoll.core.sampling import Engine, Fault, Sampling
@@ -32,7 +32,8 @@ IDLE = _sampled(Sample(0.0))
 def test_a_service_that_shows_the_same_is_looked_at_ever_less(phase: Phase) -> None:
     lulls, pods = Lulls(restless=lambda _: False), _pods(phase)
     assert _looks(lulls, pods, IDLE, STEADY_TICKS) == STEADY_TICKS
-    assert _looks(lulls, pods, IDLE, SETTLED_TICKS - STEADY_TICKS) == SETTLED_TICKS // SETTLING_EVERY - 1
+    looked = [STEADY_TICKS + n for n in range(SETTLED_TICKS - STEADY_TICKS) if lulls.due(pods, IDLE)]
+    assert looked == [8, 16, 32]
     assert _looks(lulls, pods, IDLE, 10 * SETTLED_TICKS) == 10
 
 

@@ -10,7 +10,8 @@ import pytest
 from plimsoll.api import names
 from plimsoll.control.budgets import Budgets
 from plimsoll.control.cache import Cache, Key
-from plimsoll.control.scaler import Fleet, Scaler
+from plimsoll.control.scaler import Scaler
+from plimsoll.control.sized_fleet import Fleet
 from plimsoll.core import ledger, rollout
 from plimsoll.core.autoscaler import Autoscaler
 from plimsoll.core.budget import Claim

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from plimsoll.control.workqueue import BACKOFF_MAX_SECONDS, WorkQueue
+from plimsoll.control.workqueue import BACKOFF_MAX_SECONDS, MOST_BEHIND_SECONDS, WorkQueue
 
 
 class FakeTime:
@@ -38,6 +38,39 @@ async def test_who_is_put_first_passes_those_in_line_and_nobody_else(queue: Work
     queue.put_first("b")
     queue.put_first("c")
     assert [await queue.get() for _ in range(2)] == ["b", "a"]
+    assert len(queue) == 0
+
+
+async def test_who_has_time_comes_when_nobody_else_is_in_line(queue: WorkQueue[str], clock: FakeTime) -> None:
+    for key in ("idle", "edited", "asked"):
+        queue.add_behind(key)
+    queue.add("new")
+    queue.add("edited")
+    queue.put_first("asked")
+    assert len(queue) == 4
+    assert [await queue.get() for _ in range(4)] == ["asked", "new", "edited", "idle"]
+    queue.add_behind("idle")
+    assert len(queue) == 0, "it is in work, and looks at what there is"
+    clock.seconds += 1
+    assert queue.oldest_seconds == 0
+
+
+async def test_who_has_time_does_not_wait_for_ever(queue: WorkQueue[str], clock: FakeTime) -> None:
+    queue.add_behind("idle")
+    clock.seconds += MOST_BEHIND_SECONDS - 1
+    queue.add("new")
+    assert await queue.get() == "new"
+    queue.add("newer")
+    clock.seconds += 1
+    assert [await queue.get(), await queue.get()] == ["idle", "newer"]
+
+
+async def test_who_failed_is_not_hurried_by_who_has_time(queue: WorkQueue[str]) -> None:
+    queue.add("failed")
+    await queue.get()
+    queue.retry("failed")
+    queue.done("failed")
+    queue.add_behind("failed")
     assert len(queue) == 0
 
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.core.activation import ActivationError, Idle, Template, joined, quiet, read_templates
+from plimsoll.core.activation import ActivationError, Idle, Template, asleep, awake, joined, quiet, read_templates
+from plimsoll.core.scale import Decision
 from plimsoll.core.signals import FleetView, PodView, Sample, Signal
 
 
@@ -90,3 +91,15 @@ def test_quiet_lasts_while_it_is_seen() -> None:
     assert not idle.lasts(181.0, 120.0), "a minute and a second that nobody saw"
     idle.note(200.0, 60.0, is_quiet=False)
     assert not idle.lasts(1e9, 0.0)
+
+
+@pytest.mark.parametrize("requests", [None, 0.0])
+def test_nobody_waits_nobody_wakes(requests: float | None) -> None:
+    assert awake(requests) == Decision.hold(0, "asleep until a request waits at the gateway", wanted=0)
+
+
+def test_whoever_waits_wakes_one_and_who_was_idle_for_long_sleeps() -> None:
+    assert awake(7.0) == Decision(1, "7 requests wait at the gateway", wanted=1)
+    idle = Idle(since_seconds=0.0, seen_seconds=600.0)
+    assert asleep(idle, 599.0, 600.0) is None
+    assert asleep(idle, 600.0, 600.0) == Decision(0, "no request for 600 s", wanted=0)

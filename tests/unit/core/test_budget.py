@@ -37,6 +37,18 @@ from plimsoll.core.budget import Claim, share
         ),
         pytest.param(5, [Claim("a", 2, held=1, wanted=1)], {"a": 2}, id="what is left counts in whole replicas"),
         pytest.param(5, [Claim("a", 1, held=2, wanted=2)], {"b": 3}, id="a service that is not there yet"),
+        pytest.param(
+            4,
+            [Claim("a", 1, held=0, wanted=1), Claim("b", 2, held=3, fixed=True)],
+            {"a": 0},
+            id="fixed ones hold more than all",
+        ),
+        pytest.param(
+            4,
+            [Claim("a", 4, held=0, priority=1), Claim("b", 1, held=0)],
+            {"a": 1, "b": 4},
+            id="in replicas of its own size",
+        ),
         pytest.param(1, [Claim("a", 2, held=1, wanted=1, floor=1)], {"a": 0}, id="half a replica is none"),
     ],
 )

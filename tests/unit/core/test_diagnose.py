@@ -16,6 +16,7 @@ from tests.unit.core.fleets import CAPACITY, busy, case, quiet
 
 FULL: dict[str, Any] = {"USAGE": 0.97, "USAGE_PEAK": 1.0}
 NO_TARGETS = Targets()
+LITTLE: dict[str, Any] = {"USAGE": 0.05, "USAGE_PEAK": 0.1, "RUNNING": 3, "PROMPT_TOKENS": 9, "REQUESTS": 0}
 LONG = replace(CAPACITY, request_blocks=300)
 
 
@@ -74,6 +75,31 @@ LONG = replace(CAPACITY, request_blocks=300)
             case(busy("a", **FULL), busy("b", USAGE=0.1, WAITING=1)),
             "Healthy",
             id="one is full and another has a request that waits: not the same engine",
+        ),
+        pytest.param(case(busy(USAGE=0.9, USAGE_PEAK=0.95, WAITING=1)), "KVBound", id="just full, and one waits"),
+        pytest.param(case(busy(RUNNING=64, WAITING=1)), "SequenceCapBound", id="at the cap, and one waits"),
+        pytest.param(case(busy(WAITING=3), targets=NO_TARGETS), "PrefillBound", id="just a queue"),
+        pytest.param(case(busy("a", **FULL, WAITING=12), busy("b", USAGE=0.55)), "Imbalanced", id="one just has room"),
+        pytest.param(case(quiet(RUNNING=1)), "StuckEngine", id="one request, and no token"),
+        pytest.param(case(quiet(PROMPT_TOKENS=0.5)), "Healthy", id="a prompt now and then is not idle"),
+        pytest.param(
+            case(busy("a", **LITTLE, WAITING=1), busy("b", **LITTLE)), "Healthy", id="little, and one waits"
+        ),
+        pytest.param(case(busy("a", **LITTLE), busy("b", **LITTLE)), "OverProvisioned", id="little"),
+        pytest.param(
+            case(*(busy(n, USAGE=0.3, USAGE_PEAK=0.45, RUNNING=3, PROMPT_TOKENS=100) for n in "ab")),
+            "Healthy",
+            id="blocks alone would be too full with one fewer",
+        ),
+        pytest.param(
+            case(*(busy(n, USAGE=0.05, USAGE_PEAK=0.1, RUNNING=30, PROMPT_TOKENS=100) for n in "ab")),
+            "Healthy",
+            id="sequences alone would be too many with one fewer",
+        ),
+        pytest.param(
+            case(*(quiet(n, PROMPT_TOKENS=10, GENERATION_TOKENS=5, TTFT=3.0) for n in "ab")),
+            "Healthy",
+            id="first tokens were late a moment ago: not too much",
         ),
         pytest.param(case(busy(REJECTED=0.5)), "AdmissionLimited", id="requests are turned away"),
         pytest.param(case(busy(REJECTED=0.017)), "Healthy", id="one was turned away in a minute"),
@@ -166,6 +192,85 @@ def test_evidence_names_values_windows_and_limits() -> None:
         "KV use at its highest 100% over 60 s (limit 95%), 10 waiting, 0.40 preemptions/s, on 2 of 2 engines (a, b); "
         "p95 of time to first token is 1.8 s (target 2.0 s); p95 of inter-token latency is 30 ms (target 50 ms)"
     )
+
+
+@pytest.mark.parametrize(
+    ("seen", "figures", "message"),
+    [
+        pytest.param(
+            case(busy(GENERATION_TOKENS=0, PROMPT_TOKENS=0, WAITING=5)),
+            (1,),
+            "a: 25 requests, and not one token in 60 s for 8 ticks",
+            id="stuck: those that run and those that wait",
+        ),
+        pytest.param(
+            case(busy(REJECTED=0.5)), (0.5,), "0.50 requests a second are rejected (over 60 s), 0 wait", id="rejected"
+        ),
+        pytest.param(
+            case(busy("a", **FULL, WAITING=12), busy("b", USAGE=0.1), busy("c", USAGE=0.2)),
+            (0.5, pytest.approx(0.15)),
+            "a: KV use at its highest 100% with 12 waiting, while the other 2 engines are at 15% (limit 55%)",
+            id="imbalanced",
+        ),
+        pytest.param(
+            case(
+                *(
+                    busy(n, USAGE=0.95, USAGE_PEAK=p, WAITING=1, TTFT=None, ITL=None)
+                    for n, p in (("a", 1.0), ("b", 0.96))
+                )
+            ),
+            (1.0, 2),
+            "KV use at its highest 100% over 60 s (limit 95%), 2 waiting, 0.00 preemptions/s, on 2 of 2 engines (a, b)",
+            id="the fullest pool, no latency is known",
+        ),
+        pytest.param(
+            case(busy(USAGE=0.95, USAGE_PEAK=1.0, WAITING=1, TTFT=None, ITL=None)),
+            (1.0, 1),
+            "KV use at its highest 100% over 60 s (limit 95%), 1 waiting, 0.00 preemptions/s",
+            id="one engine is not named",
+        ),
+        pytest.param(
+            case(
+                *(
+                    busy(n, USAGE_PEAK=p, RUNNING=64, WAITING=2, TTFT=None, ITL=None)
+                    for n, p in (("a", 0.6), ("b", 0.7))
+                )
+            ),
+            (2, 0.7),
+            "64 of at most 64 requests run, 4 wait, KV use at its highest 70% (full from 95%)"
+            ", on 2 of 2 engines (a, b)",
+            id="the cap, with the fullest pool",
+        ),
+        pytest.param(
+            case(busy(WAITING=40, TTFT=None), targets=NO_TARGETS),
+            (0.0, 1),
+            "40 wait, 4000 prompt tokens/s over 60 s; KV use 50% (full from 95%)",
+            id="a queue without a target",
+        ),
+        pytest.param(case(PodView("a", "failing")), (), "no replica serves", id="nobody serves, nobody loads"),
+        pytest.param(
+            case(busy("a", RUNNING=1, USAGE=0.02, USAGE_PEAK=0.03), quiet("b"), quiet("c"), quiet("d")),
+            (0.25,),
+            "1 of 4 replicas would do: KV blocks need 0.03, compute 0.40, sequences 0.02 replicas (at most 70% full)",
+            id="too many",
+        ),
+        pytest.param(case(busy(TTFT=None, ITL=None)), (0.5,), "KV use 50%, 0 waiting", id="well, no latency is known"),
+    ],
+)
+def test_what_is_said_rests_on_these_figures(seen: Case, figures: tuple[float, ...], message: str) -> None:
+    found = diagnose(seen)
+    assert found.figures == figures
+    assert found.message == message
+
+
+@pytest.mark.parametrize(("count", "named"), [(3, "(a, b, c)"), (4, "(a, b, c and 1 more)")])
+def test_three_engines_are_named_and_the_rest_counted(count: int, named: str) -> None:
+    found = diagnose(case(*(busy(name, **FULL, WAITING=9) for name in "abcd"[:count])))
+    assert named in found.message
+
+
+def test_that_replicas_load_needs_no_second_look() -> None:
+    assert ticks(case(PodView("a", "loading"))) == ["Loading"]
 
 
 def ticks(*seen: Case) -> list[str]:

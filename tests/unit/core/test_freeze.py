@@ -58,6 +58,19 @@ def test_what_would_not_be_over_before_it_does_not_begin() -> None:
     )
 
 
+def test_what_begins_tomorrow_counts_today() -> None:
+    found = frozen([window(days=["Tuesday"], to="06:00")], at("2026-11-30T23:30:00"), 3600.0)
+    assert found is not None
+    assert found.starts_seconds == at("2026-12-01T00:00:00")
+
+
+def test_as_it_begins_it_lasts() -> None:
+    now = at("2026-11-30T08:00:00")
+    found = frozen([window(**OFFICE)], now)
+    assert found is not None
+    assert found.why(now) == "spec.tuning.freeze[0] lasts until 2026-11-30T17:00Z"
+
+
 def test_of_several_the_last_to_end_counts() -> None:
     found = frozen([window(**NIGHT), window(**OFFICE), window(days=["Monday"], to="20:00")], at("2026-11-30T12:00:00"))
     assert found is not None

@@ -33,6 +33,10 @@ DONE = job(complete=True)
         pytest.param(job(), [pod(GOOD)], None, "running", "", id="ended, the Job does not say so yet"),
         pytest.param(DONE, [pod(GOOD)], None, "passed", "score 0.99, threshold 0.95: 25 prompts", id="passed"),
         pytest.param(DONE, [pod(GOOD)], 0.98, "passed", "score 0.99", id="passed what the spec asks for"),
+        pytest.param(DONE, [pod(GOOD)], 0.99, "passed", "score 0.99", id="just what the spec asks for"),
+        pytest.param(
+            DONE, [pod('{"score": 1, "threshold": 1}')], None, "passed", "score 1", id="just its own threshold"
+        ),
         pytest.param(DONE, [pod(GOOD)], 0.995, "failed", "qualityGate.threshold is 0.995", id="less than the spec's"),
         pytest.param(DONE, [pod('{"score": 0.9, "threshold": 0.95}')], None, "failed", "score 0.9", id="less"),
         pytest.param(DONE, [pod('{"score": 1}')], None, "failed", "cannot be read", id="no threshold"),

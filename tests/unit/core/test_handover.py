@@ -30,6 +30,8 @@ def _counts(found: Handover) -> tuple[int, int | None]:
         pytest.param(_old(2, 4), Wish(2, 16, 24), 0, (1, 2), id="room for one: it starts beside"),
         pytest.param(_old(2, 4), Wish(2, 16, 24), 1, (2, None), id="what fits serves: the rest follows"),
         pytest.param(_old(4, 4), Wish(1, 16, 24), 0, (0, 2), id="no room: the old one shrinks as far as needed"),
+        pytest.param(_old(4, 8), Wish(1, 16, 24), 0, (0, 1), id="no room: all but one of the old give way"),
+        pytest.param(_old(20, 1), Wish(1, 16, 24), 0, (0, 8), id="as many GPUs as the new one needs, and no more"),
         pytest.param(_old(1, 16), Wish(4, 1, 16), 4, (4, None), id="maxGPUs shrank, and the new one serves already"),
         pytest.param(_old(1, 8), Wish(0, 16, 16), 0, (0, None), id="parked: nothing has to serve"),
         pytest.param(_old(1, 8), Wish(1, 16, 16, may_stop=True), 0, (1, None), id="no room, the user may be cut off"),
@@ -40,11 +42,11 @@ def test_the_next_step(old: LiveFleet, wish: Wish, ready: int, expect: tuple[int
 
 
 def test_without_any_room_it_says_what_would_do_and_stops_nothing_unasked() -> None:
-    found = decide(_old(1, 8), Wish(1, 16, 16), ready=0)
-    assert _counts(found) == (0, 1)
+    found = decide(_old(2, 8), Wish(1, 16, 16), ready=0)
+    assert _counts(found) == (0, 2)
     assert found.waiting is not None
     assert (found.waiting.reason, found.waiting.lasting) == ("NoSpareGPU", True)
-    assert "24 would do" in found.waiting.message
+    assert "24 would do" in found.waiting.message, "a new replica beside one of the old"
 
 
 @pytest.mark.parametrize(("may_stop", "expect"), [(False, (1, 1)), (True, (1, None))])

@@ -187,6 +187,37 @@ def test_learned_lengths_move_what_a_request_takes() -> None:
     assert 1 <= short.request_blocks < 5
 
 
+@pytest.mark.parametrize(
+    ("blocks", "planned", "learned", "expect"),
+    [
+        pytest.param(
+            10, (500, 400, 100), (4000, 800), 10 + 240 * 3700 / 15784, id="own tokens: the shared are left out"
+        ),
+        pytest.param(5, (500, 400, 100), (101, 0), 1, id="a block at least"),
+        pytest.param(300, (500, 400, 100), (4000, 800), 300, id="as long as the whole context already: no more"),
+        pytest.param(250, (16384, 0, 0), (4000, 800), 250, id="planned for the whole context: no line to go along"),
+    ],
+)
+def test_a_request_of_another_length_lies_on_the_line_to_the_whole_context(
+    blocks: float, planned: tuple[int, int, int], learned: tuple[int, int], expect: float
+) -> None:
+    prompt, output, shared = planned
+    typical = {"blocks": blocks, "promptTokens": prompt, "outputTokens": output, "sharedTokens": shared}
+    request = request_of(load={**LOAD, "sharedPrefixTokens": 100})
+    found = capacity_of(
+        {**OLD, "typical": typical}, request.spec, None, LearnedLoad(prompt_tokens=learned[0], output_tokens=learned[1])
+    )
+    assert found.request_blocks == pytest.approx(expect)
+
+
+def test_engines_of_a_replica_share_its_blocks_and_its_requests() -> None:
+    kv = {"numBlocks": 1001, "maxConcurrency": 4.0, "blocksPerRequestAtLoad": 200}
+    engine = {Signal.USAGE: Sample(0.5), Signal.RUNNING: Sample(1.0)}
+    two = FleetView((PodView("p", "ready", engines={"0": engine, "1": engine}),), engines_per_pod=2)
+    found = capacity_of({"kv": kv, "choice": {"args": [], "enginesPerReplica": 2}}, request_of().spec, two)
+    assert (found.usable_blocks, found.request_blocks) == (2000, 500)
+
+
 def test_what_is_no_longer_learned_is_as_declared_again() -> None:
     request = request_of(load=LOAD)
     learned = LearnedLoad(prompt_tokens=4000, output_tokens=800)
@@ -222,6 +253,6 @@ def test_step_times_of_its_own_pods_count(
     request = request_of(load=LOAD)
     plan = {**kept(request), **({"stepFactor": planned} if planned else {})}
     before, found = capacity_of(plan, request.spec), capacity_of(plan, request.spec, None, NOTHING_LEARNED, now)
-    assert found.decode_step_seconds == pytest.approx(decode * before.decode_step_seconds)
-    assert found.prefill_seconds_per_token == pytest.approx(prefill * before.prefill_seconds_per_token)
+    assert found.decode_step_seconds == pytest.approx(decode * plan["typical"]["decodeStepMs"] / 1e3)
+    assert found.prefill_seconds_per_token == pytest.approx(prefill * plan["typical"]["prefillMsPerToken"] / 1e3)
     assert (found.request_seconds > before.request_seconds) is (decode > 1)

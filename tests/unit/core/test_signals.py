@@ -36,11 +36,14 @@ def whole(name: str, usage: float = 0.5, waiting: float = 0.0) -> PodView:
         pytest.param(Signal.USAGE, -0.1, 1, NotANumber("-0.1"), id="negative use"),
         pytest.param(Signal.USAGE, 1.2, 1, NotANumber("1.2"), id="use above one"),
         pytest.param(Signal.WAITING, 1.2, 1, Sample(1.2), id="only shares end at one"),
+        pytest.param(Signal.USAGE, 1.0, 1, Sample(1.0), id="all is in use"),
+        pytest.param(Signal.USAGE, 0.5, 45, Sample(0.5), id="just young enough"),
         pytest.param(Signal.USAGE, 0.5, 50, Stale(50), id="an old sample"),
+        pytest.param(Signal.USAGE, 0.5, math.nan, Stale(math.nan), id="an age that is no number"),
     ],
 )
 def test_what_prometheus_answers_becomes_a_reading(signal: Signal, value: float, age: float, expect: Reading) -> None:
-    assert read_value(signal, value, age, stale_after_seconds=45) == expect
+    assert repr(read_value(signal, value, age, stale_after_seconds=45)) == repr(expect)
 
 
 def test_a_fleet_seen_whole_can_be_compared_both_ways() -> None:
@@ -65,6 +68,35 @@ def test_missing_is_not_zero() -> None:
     assert not reach.at_most(0)
     assert not reach.positive
     assert f"{reach:.0f}" == "unknown"
+
+
+def test_more_than_nothing_is_certain_of_a_number_above_zero() -> None:
+    none, little = (FleetView((pod("a", WAITING=value),)).total(Signal.WAITING) for value in (0.0, 0.5))
+    assert (none.positive, little.positive) == (False, True)
+    assert not FleetView((pod("a"),)).total(Signal.WAITING).at_least(0)
+    assert not little.at_least(1)
+
+
+def test_a_figure_of_some_engines_says_of_how_many() -> None:
+    assert f"{FleetView((whole('a'), whole('b'))).total(Signal.RUNNING):.0f}" == "6"
+    assert f"{FleetView((whole('a'), pod('b'))).total(Signal.RUNNING):.0f}" == "3 (1 of 2 engines)"
+
+
+def test_a_mean_is_of_those_that_say_and_pods_are_counted_by_state() -> None:
+    view = FleetView((whole("a", 0.2), whole("b", 0.4), pod("c"), pod("d", "loading")))
+    assert view.mean(Signal.USAGE).value == pytest.approx(0.3)
+    assert (view.count("ready"), view.count("loading"), view.count("failing")) == (3, 1, 0)
+
+
+def test_one_signal_that_is_missing_is_enough_to_be_incomplete() -> None:
+    lacking = pod("a", USAGE=0.5, RUNNING=3, WAITING=0, PREEMPTIONS=0)
+    assert not FleetView((lacking,)).complete
+
+
+@pytest.mark.parametrize(("count", "named"), [(3, "p0, p1, p2"), (4, "p0, p1, p2 and 1 more")])
+def test_three_pods_are_named_and_the_rest_counted(count: int, named: str) -> None:
+    view = FleetView(tuple(pod(f"p{at}") for at in range(count)))
+    assert view.gaps() == [f"all metrics: missing on {named}"]
 
 
 def test_pods_that_load_or_leave_are_not_expected_to_report() -> None:

@@ -11,7 +11,7 @@ from plimsoll.api import names
 from plimsoll.core.capacity import Room
 from plimsoll.core.live import LiveFleet, read_live
 from plimsoll.core.manifests.revision import Revision
-from plimsoll.core.steps import Policy, Progress, Step, keep, next_step
+from plimsoll.core.steps import Policy, Progress, Step, keep, next_step, starts_rollout
 from plimsoll.core.surge import SAID, Situation, Way, choose, rolling, strategy
 
 FREE, FULL = Room(fits=1, gpus_free=1, open=("a",)), Room(gpus_taken=8, open=("a",))
@@ -100,6 +100,8 @@ def test_the_count_waits_while_pods_are_replaced() -> None:
     assert _step(live, 1, Policy(8)).replicas == 3
     assert _step(live, 0, Policy(8)).replicas == 0
     assert _step(live, 5, Policy(2)).replicas == 2
+    assert _step(live, 5, Policy(1)).replicas == 1
+    assert _step(live, 5, Policy(0)).replicas == 1
     assert _step(live, 5, Policy(8), Progress(2, 0, failed=True)).replicas == 5
 
 
@@ -124,13 +126,55 @@ def test_while_it_waits_the_old_template_may_still_be_scaled() -> None:
     assert (step.revision, step.replicas) == (OLD, 3)
 
 
+def test_while_it_waits_the_old_pods_count_with_their_own_size_and_keep_their_way() -> None:
+    old, new = _revision(1, gpus=2), _revision(2, gpus=2)
+    live = _live(1, old, way="Surge")
+    step = next_step(new, [old, new], live, 4, Policy(6, room=FULL), Progress(1, 0))
+    assert (step.revision, step.replicas, step.way) == (old, 3, "Surge")
+    alone = next_step(NEW, [OLD, NEW], _live(1), 2, Policy(1, room=FREE), Progress(1, 0))
+    assert (alone.replicas, alone.waiting is not None) == (1, True)
+
+
+def test_a_replica_over_several_nodes_takes_the_gpus_of_all() -> None:
+    wide = dataclasses.replace(NEW, plan={"choice": {"nodesPerReplica": 2}})
+    step = next_step(wide, [OLD, wide], _live(4), 2, Policy(4, room=FULL), Progress(4, 0))
+    assert (step.revision, step.replicas) == (OLD, 2)
+
+
+def test_nothing_runs_nothing_is_rolled_out() -> None:
+    assert not starts_rollout(NEW, _live(0))
+    assert starts_rollout(NEW, _live(1))
+
+
+def test_of_two_revisions_with_one_template_the_newer_runs() -> None:
+    again = dataclasses.replace(OLD, name="r3", number=3)
+    assert keep([again, OLD, NEW], _live(1)).revision == again
+
+
+def test_a_controller_that_has_not_looked_yet_has_nothing_to_say() -> None:
+    assert _step(_live(3, NEW, seen=False, way="OneAtATime"), 3, Policy(8)).why == ""
+    assert _step(_live(3, NEW, updated=2, way="OneAtATime"), 3, Policy(8)).why == SAID["OneAtATime"]
+
+
+def test_only_a_pod_that_is_there_already_is_a_place_for_the_next() -> None:
+    """A surge whose spare pod is not there yet, or another way with one pod too many, has no place of its own."""
+    third = _revision(3)
+    for live in (
+        _live(3, NEW, replicas=3, updated=1, way="Surge"),
+        _live(3, NEW, replicas=4, updated=1, way="OneAtATime"),
+    ):
+        step = next_step(third, [OLD, NEW, third], live, 3, Policy(8, room=FULL), Progress(3, 0))
+        assert (step.revision, step.way) == (third, "OneAtATime")
+
+
 @pytest.mark.parametrize(
     ("replicas", "progress", "policy", "refused", "way"),
     [
         pytest.param(3, Progress(3, 0, 10), Policy(8, room=FULL), "", "Surge", id="the scheduler has just begun"),
-        pytest.param(3, Progress(3, 0, 30), Policy(8, room=FULL), "", "OneAtATime", id="somebody took the GPU"),
+        pytest.param(3, Progress(3, 0, 19.9), Policy(8, room=FULL), "", "Surge", id="not yet for twenty seconds"),
+        pytest.param(3, Progress(3, 0, 20), Policy(8, room=FULL), "", "OneAtATime", id="somebody took the GPU"),
         pytest.param(3, Progress(3, 0, 30), Policy(8, room=FREE), "", "Surge", id="there is room: soon"),
-        pytest.param(3, Progress(3, 0, 90), Policy(8, room=FREE), "", "OneAtATime", id="no place for another reason"),
+        pytest.param(3, Progress(3, 0, 60), Policy(8, room=FREE), "", "OneAtATime", id="no place for another reason"),
         pytest.param(3, Progress(3, 0), Policy(8, room=FREE), "quota", "OneAtATime", id="a quota refuses one more"),
         pytest.param(1, Progress(1, 0, 90), Policy(8, room=FULL), "", "Surge", id="a single one goes on waiting"),
         pytest.param(1, Progress(1, 0, 90), Policy(8, True, FULL), "", "Recreate", id="or is recreated, if allowed"),

@@ -1,6 +1,8 @@
 """The runner of mutants: what it changes, and that a test which looks away is found."""
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -56,3 +58,57 @@ def test_what_is_listed_as_changing_nothing_is_there() -> None:
         assert why, line
         path = (runner.PACKAGE / module).with_suffix(".py")
         assert name in {mutant.name for mutant in runner.mutants(Path(path).read_text(encoding="utf-8"))}, line
+
+
+COUNTING = """
+LIMITS = tuple(limit + 1 for limit in (1, 2))
+
+def doubled(number):
+    return [number * 2, 7]
+
+def first():
+    return 5
+
+FIRST = first()
+"""
+LOOKING = """
+from counting import FIRST, doubled
+
+def test_doubled():
+    assert doubled(3)[0] == 6
+
+def test_first():
+    assert FIRST == 5
+"""
+TRIED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, ".")
+from tools.mutant_trials import in_place, on_import
+from tools.mutants import mutants
+path = Path("counting.py").resolve()
+trees = [(mutant.name, mutant.tree) for mutant in mutants(path.read_text())]
+for tried in (in_place, on_import):
+    fates = tried([Path("test_counting.py")], "counting", path, [tree for _, tree in trees])
+    print(*zip([name for name, _ in trees], fates, strict=True), sep="\\n")
+"""
+
+
+def test_what_no_test_looks_at_lives_and_what_ran_on_import_is_left_to_an_import(tmp_path: Path) -> None:
+    for name, text in {"counting.py": COUNTING, "test_counting.py": LOOKING}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", TRIED],
+        check=False,
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(runner.ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    told = [
+        ("doubled: number * 2 -> number / 2", "killed"),
+        ("doubled: 2 -> 3", "killed"),
+        ("doubled: 7 -> 8", "lives"),
+    ]
+    slow = [*told, ("first: 5 -> 6", "killed")]
+    assert done.stdout.splitlines() == [str(each) for each in [*told, ("first: 5 -> 6", "untold"), *slow]], done.stderr
