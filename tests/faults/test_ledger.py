@@ -65,7 +65,13 @@ def test_every_plan_and_step_is_told_once_and_decided_the_same_again(ledger: Lin
         "Retune Kept",
     ]
     assert entries == sorted(entries, key=lambda each: each["time"])
-    assert made_again(entries) == ["Plan FirstPlan", "Retune Keeping", "Plan Experiment", "Retune Kept"]
+    assert made_again(entries) == [
+        "Plan FirstPlan",
+        "Retune Trying",
+        "Retune Keeping",
+        "Plan Experiment",
+        "Retune Kept",
+    ]
     assert max(map(len, map(json.dumps, ledger.found))) < LONGEST_LINE
     first, second = entries[0], entries[4]
     assert (second["from"], first["inputs"]["model"]) == (first["to"], "Qwen/Qwen3-8B")

@@ -12,6 +12,7 @@ from plimsoll.core.diagnose import Finding
 from plimsoll.core.drift import digest
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.observed import Observed
+from plimsoll.core.proposed import Weighed, weighed
 from plimsoll.core.request import Request
 from plimsoll.core.retune import NOTHING_SEEN, Recommendation, Seen
 from plimsoll.core.tuned import as_planned, without_flags
@@ -29,7 +30,7 @@ class Advisor:
     """Recommendations, planned anew only when what they rest on is another."""
 
     planner: Planner
-    _known: dict[Key, tuple[str, Recommendation | None]] = field(default_factory=dict)
+    _known: dict[Key, tuple[str, Recommendation | None, Weighed]] = field(default_factory=dict)
 
     def forget(self, key: Key) -> None:
         """The service is gone."""
@@ -57,6 +58,10 @@ class Advisor:
         found = await self._recommended(key, request, revision, finding, failed, seen)
         return found.status() if found else None
 
+    def grounds(self, key: Key) -> Weighed | None:
+        """What the last recommendation was made from; None while nothing is known that a flag could mend."""
+        return self._known[key][2] if key in self._known else None
+
     async def _recommended(
         self,
         key: Key,
@@ -73,20 +78,10 @@ class Advisor:
         basis = digest([request.fingerprint, revision.name, finding.word, sorted(failed), sorted(first), asdict(seen)])
         if (known := self._known.get(key)) is None or known[0] != basis:
             # Against the plan that runs: what else planning again would change is not this flag's doing.
-            planning = await self.planner.what_if(as_planned(request, revision))
-            if planning is None:
+            asked = await self.planner.what_if(as_planned(without_flags(request), revision))
+            if asked is None:
                 return None
-            own = without_flags(request).spec
-            found = retune.recommend(
-                finding.word,
-                finding.message,
-                revision.plan,
-                own,
-                planning,
-                request.tuned,
-                failed,
-                first=first,
-                seen=seen,
-            )
-            known = self._known[key] = (basis, found)
+            plan, words = revision.plan, (finding.word, finding.message)
+            found = retune.recommend(*words, plan, asked.spec, asked.of, request.tuned, failed, first=first, seen=seen)
+            known = self._known[key] = (basis, found, weighed(asked, plan, *words, request.tuned, failed, first, seen))
         return known[1]

@@ -16,6 +16,8 @@ from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.manifests.trial import trial_name
 from plimsoll.core.placement import read_needs
 from plimsoll.core.pods import TRIAL_TRACKS
+from plimsoll.core.proposed import Opening
+from plimsoll.core.replay import Begun
 from plimsoll.core.request import Request
 
 
@@ -27,6 +29,8 @@ class Beginning:
     loan: Loan | None = None
     past: Past | None = None
     why_not: str = ""
+    grounds: Begun | None = None
+    """Of the experiment, for the ledger."""
 
 
 @dataclass
@@ -56,10 +60,11 @@ class Beginnings:
             return Beginning(past=turned_down)
         if no_gate := self.ungated(seen):
             return Beginning(why_not=no_gate)
-        approved = wish.startswith("approve")
-        if not approved and proposal.setting not in by_itself(seen.request):
+        ended = tuple(each.time for each in past)
+        opening = Opening(tuple(sorted(by_itself(seen.request))), wish.startswith("approve"), ended, now, self.timing)
+        if not opening.allows(proposal.setting):
             return Beginning()
-        early = "" if approved else core.over_budget(past, now, self.timing)
+        early = opening.early
         freeze = self._freeze(seen, now)
         left = "a quality gate of the last experiment is still there" if self._leftovers(seen) else ""
         if why_not := early or (freeze.why(now) if freeze else "") or _unfit(seen) or left:
@@ -67,7 +72,8 @@ class Beginnings:
         loan = await self.room(seen, seen.target)
         if isinstance(loan, str):
             return Beginning(why_not=loan)
-        return Beginning(core.begin(proposal, seen.target.name, now, late=seen.late, lent=loan is not None), loan)
+        begun = core.begin(proposal, seen.target.name, now, late=seen.late, lent=loan is not None)
+        return Beginning(begun, loan, grounds=Begun(seen.weighed, opening) if seen.weighed else None)
 
     def ungated(self, seen: Situation) -> str:
         """Why a change of answers may not be tried, because nobody would judge them."""

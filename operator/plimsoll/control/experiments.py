@@ -97,16 +97,18 @@ class Experiments:
         wish = seen.request.wish if seen.request.wish != record.answered else ""
         running, past, why_not = record.experiment, record.past, ""
         loan = None if _is_back(record, seen, self.wall_seconds()) else record.loan
-        grounds = None
+        grounds: replay.Stepped | replay.Begun | None = None
         if running is not None:
-            grounds = replay.Stepped(running, await self._scene(seen, running, loan, wish), self.timing)
-            following = core.step(running, grounds.scene, self.timing)
+            scene = await self._scene(seen, running, loan, wish)
+            grounds = replay.Stepped(running, scene, self.timing)
+            following = core.step(running, scene, self.timing)
             running, past = following.experiment, (*past, *filter(None, [following.past]))
         elif wish.startswith("revert") and seen.target and tuned.flags_of(seen.request, seen.target):
             running = self.beginnings.taking_back(seen, past)
         elif loan is None:
             beginning = await self.beginnings.begun(seen, past, wish)
             running, loan, why_not = beginning.experiment, beginning.loan, beginning.why_not
+            grounds = beginning.grounds
             past = (*past, *filter(None, [beginning.past]))
         stopped = await self.pods.bring(seen, record.experiment, running)
         if stopped and running is not None and running.on_trial:

@@ -20,11 +20,10 @@ from plimsoll.adapters.ports import (
     UnreachableError,
 )
 from plimsoll.api import names, reasons
-from plimsoll.api.v1alpha1 import ConfigRef, VLLMServiceSpec
+from plimsoll.api.v1alpha1 import ConfigRef
 from plimsoll.core import replay
 from plimsoll.core.drift import digest
 from plimsoll.core.plan.asked import draft_name
-from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.claims import Claims, claim_names
 from plimsoll.core.plan.configmaps import Files, UnreadableError, catalogued, files_of, referenced
 from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction, to_dict
@@ -33,7 +32,7 @@ from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
 from plimsoll.core.planned import Asked
 from plimsoll.core.policy import PodPolicy
-from plimsoll.core.request import Request, minimum_replicas
+from plimsoll.core.request import Request
 from plimsoll.core.rollout import Outcome, Unavailable
 
 
@@ -97,15 +96,14 @@ class Planner:
         asked = next((asked for asked, made in self._plans.values() if made is answer), None)
         return replay.planned(asked, answer) if asked and answer else {}
 
-    async def what_if(self, request: Request) -> Callable[[VLLMServiceSpec], Plan | Refusal] | None:
-        """Plans of the same request with another spec; None while its model or its claims cannot be read."""
+    async def what_if(self, request: Request) -> Asked | None:
+        """To plan the same request with another spec; None while its model or its claims cannot be read."""
         try:
             config, claims = await self._config(request), await self._claims(request)
         except (UnreadableError, _MissingClaimError):
             return None
         self._forget_plans_of_another_inventory()
-        known = self._known(request, claims)
-        return lambda spec: plan_service(spec, minimum_replicas(spec), config, known)
+        return Asked(request.spec, config, self._known(request, claims))
 
     def _known(self, request: Request, claims: Claims) -> Inventory:
         """What a plan of this request may count on beside the request."""

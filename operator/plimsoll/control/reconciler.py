@@ -278,6 +278,7 @@ class Reconciler:
             known=observed.available is not None and observed.available.status == "True",
             late=observed.slo is not None and observed.slo.status == "False",
             targets=(capacity.ttft_seconds, capacity.itl_seconds) if capacity else (None, None),
+            weighed=self.advisor.grounds(key),
             lent=size.lent,
             lender=size.lender or Lender(size.replicas),
             given=asked,

@@ -15,6 +15,7 @@ from plimsoll.core.judge import Aim
 from plimsoll.core.loan import Lender, Lent
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.pods import PodState
+from plimsoll.core.proposed import Weighed
 from plimsoll.core.request import Request
 
 AIMS: Final[Mapping[str, Aim]] = {"DecodeBound": "token"}
@@ -55,6 +56,8 @@ class Situation:
     placed: bool
     """As many as are asked for have one, or are known to find none."""
     targets: tuple[float | None, float | None] = (None, None)
+    weighed: Weighed | None = None
+    """What the advice was made from."""
 
     @property
     def proposal(self) -> Proposal | None:

@@ -377,11 +377,14 @@ def tried_before(proposal: Proposal, past: Sequence[Past]) -> Past | None:
     return next((found for found in same if found.outcome in FAILURES), None)
 
 
-def over_budget(past: Sequence[Past], now: float, timing: Timing) -> str:
-    """Why it is too early for another one; empty: it is not. What a person asks for has no budget."""
-    recent = [each for each in past if now - each.time < timing.day_seconds]
+def over_budget(ended: Sequence[float], now: float, timing: Timing) -> str:
+    """Why it is too early for another one; empty: it is not. What a person asks for has no budget.
+
+    ``ended``: when the others were over, oldest first.
+    """
+    recent = [time for time in ended if now - time < timing.day_seconds]
     if len(recent) >= timing.a_day:
         return f"{len(recent)} experiments in a day, at most {timing.a_day} are allowed"
-    if past and now - past[-1].time < timing.pause_seconds:
+    if ended and now - ended[-1] < timing.pause_seconds:
         return f"the last experiment ended less than {timing.pause_seconds / 60:.0f} minutes ago"
     return ""

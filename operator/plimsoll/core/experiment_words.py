@@ -80,7 +80,7 @@ def _sentence(running: Experiment) -> str:
     return f"{_change(running.proposal)}: {words[running.phase]}"
 
 
-def entries(before: Record, after: Record, grounds: replay.Stepped | None) -> list[Entry]:
+def entries(before: Record, after: Record, grounds: replay.Stepped | replay.Begun | None) -> list[Entry]:
     """What is worth an entry among the decisions: a beginning, a keep, an end; with what it followed from."""
     found = [_entry(past.outcome, past.why, past) for past in after.past[len(before.past) :]]
     now, then = after.experiment, before.experiment

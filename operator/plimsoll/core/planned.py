@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from plimsoll.api import reasons
 from plimsoll.api.quality_gate import QualityGateSpec
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core.drift import digest
@@ -40,7 +39,11 @@ class Asked:
 
     def plan(self) -> Plan | Refusal:
         """Its answer."""
-        return plan_service(self.spec, minimum_replicas(self.spec), self.config, self.known, self.correction)
+        return self.of(self.spec)
+
+    def of(self, spec: VLLMServiceSpec) -> Plan | Refusal:
+        """Its answer to another spec, were all else the same."""
+        return plan_service(spec, minimum_replicas(spec), self.config, self.known, self.correction)
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,8 @@ class Recorded:
         return Asked(self.spec, self.model.found(self.spec.model.id), self.known, self.correction)
 
 
-def recorded(asked: Asked, answer: Plan | Refusal) -> Recorded | None:
-    """What decides the answer, and no more; None where the pod template did, which is not recorded."""
-    if isinstance(answer, Refusal) and answer.reason == reasons.POD_TEMPLATE_REFUSED.name:
-        return None
+def recorded(asked: Asked) -> Recorded:
+    """What decides the answer, and no more."""
     return Recorded(_plain(asked.spec), _model(asked), _public(asked.known), asked.correction)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from plimsoll.api import reasons
 from plimsoll.core import experiment
 from plimsoll.core.activation import Idle, asleep, awake
 from plimsoll.core.demand import ReplicaCapacity
@@ -21,11 +22,12 @@ from plimsoll.core.fleet_sum import FleetSum
 from plimsoll.core.ledger import MESSAGE_LIMIT
 from plimsoll.core.plan.result import Plan, Refusal
 from plimsoll.core.planned import Asked, Recorded, chosen, otherwise, recorded
+from plimsoll.core.proposed import Opening, Weighed
 from plimsoll.core.scale import Decision, History, Limits, State, Tuning, decide
 
 LAW: Final = "law"
 LONGEST: Final = 12_000
-"""Characters of a plan's grounds; with the rest of the entry they have to stay within the 16 KiB of a line."""
+"""Characters of what people can make as long as they like, a spec or an inventory: a line has 16 KiB."""
 
 
 class UnreadableError(ValueError):
@@ -170,12 +172,39 @@ class Planned:
         return Again(f"the plan would be {changes}" if changes else "")
 
 
-Grounds = Scaled | Woken | Slept | Stepped | Planned
+@dataclass(frozen=True)
+class Begun:
+    """What a proposal was made from, and who allowed it to be tried then (``core/proposed.py``).
+
+    That the fleet was at rest, its metrics complete and two GPUs free is what was seen: else nothing had begun.
+    """
+
+    weighed: Weighed
+    opening: Opening
+
+    def again(self) -> Again:
+        """What would be proposed now, and whether it might be tried."""
+        try:
+            found = self.weighed.again()
+        except ValueError as error:
+            raise UnreadableError(str(error)) from None
+        if found is None:
+            return Again("nothing would be proposed", reason="NoExperiment")
+        change, after = found.change, f"{found.change.flag} {found.change.after}"
+        if not self.opening.allows(change.setting):
+            return Again(f"{change.setting} is not in spec.tuning.allow: it waits for a person", after, "Proposed")
+        if self.opening.early:
+            return Again(self.opening.early, after, "NotNow")
+        return Again(found.why, after, "Trying")
+
+
+Grounds = Scaled | Woken | Slept | Stepped | Begun | Planned
 _LAWS: Final[Mapping[str, type[Grounds]]] = {
     "replicas": Scaled,
     "wake": Woken,
     "sleep": Slept,
     "experiment": Stepped,
+    "beginning": Begun,
     "plan": Planned,
 }
 
@@ -186,19 +215,19 @@ def message_of(decision: Decision) -> str:
 
 
 def written(grounds: Grounds) -> dict[str, Any]:
-    """Grounds as JSON."""
+    """Grounds as JSON; nothing where they would be too long for a line."""
     law = next(name for name, kind in _LAWS.items() if isinstance(grounds, kind))
     found: dict[str, Any] = _adapters()[law].dump_python(grounds, mode="json", exclude_defaults=True)
+    if isinstance(grounds, Begun | Planned) and len(json.dumps(found)) > LONGEST:
+        return {}
     return {LAW: law, **found}
 
 
 def planned(asked: Asked, answer: Plan | Refusal) -> dict[str, Any]:
-    """Grounds of an answer of the planner; nothing where they would be too long for a line, or no answer at all."""
-    told = recorded(asked, answer)
-    if told is None:
+    """Grounds of an answer of the planner; nothing where the pod template decided, which is not recorded."""
+    if isinstance(answer, Refusal) and answer.reason == reasons.POD_TEMPLATE_REFUSED.name:
         return {}
-    found = written(Planned(told, chosen(answer) if isinstance(answer, Plan) else {}))
-    return found if len(json.dumps(found)) <= LONGEST else {}
+    return written(Planned(recorded(asked), chosen(answer) if isinstance(answer, Plan) else {}))
 
 
 def again(entry: Mapping[str, Any]) -> Again | None:

@@ -1,6 +1,5 @@
 """Recommendations come with what limits a service, are planned once, and go with it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,8 +13,10 @@ from plimsoll.core.diagnose import Finding
 from plimsoll.core.manifests.revision import Revision
 from plimsoll.core.observed import Observed
 from plimsoll.core.plan.choose import plan_service
+from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import bundled_config
 from plimsoll.core.plan.result import Plan, Refusal
+from plimsoll.core.planned import Asked
 from plimsoll.core.pools import Pool
 from plimsoll.core.request import Request, read_request
 from plimsoll.core.retune import Seen
@@ -51,9 +52,9 @@ class Planner:
     def __init__(self) -> None:
         self.asked = 0
 
-    async def what_if(self, _request: Request) -> Callable[[VLLMServiceSpec], Plan | Refusal]:
+    async def what_if(self, request: Request) -> Asked:
         self.asked += 1
-        return plan_of
+        return Asked(request.spec, bundled_config("Qwen/Qwen3-8B"), Inventory())
 
 
 @pytest.fixture

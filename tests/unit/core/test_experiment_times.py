@@ -98,7 +98,7 @@ def test_a_failure_is_not_repeated_on_the_same_grounds(past: list[Past], last: f
     ],
 )
 def test_when_the_next_may_begin(times: list[float], now: float, says: str) -> None:
-    found = over_budget([ended(time) for time in times], now, TIMING)
+    found = over_budget(times, now, TIMING)
     assert (bool(found), says in found) == (bool(says), True)
 
 
