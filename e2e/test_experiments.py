@@ -32,10 +32,14 @@ BY_MISTAKE: Final[Json] = {
     "scaling": {"minReplicas": 6, "maxReplicas": 6},
 }
 """A load of four at once was declared, so few may run; many more come. Six pods, and room for canary and control."""
+ANSWERS: Final = (12, 20, 28)
+"""Tokens. Were all as long, those that a new pod begins with would end together for ever, now and then between two
+scrapes.
+"""
 AT_ONCE: Final = 192
 """Requests at once, as long as they come: six pods with a cap of 16 run half of them, with twice the cap all. While
 canary and control are there each of eight has 24: the canary runs them all, its control 16. No queue grows, however
-busy the machine is that runs all this; and a request takes less than a window, so each window has some that end."""
+busy the machine is that runs all this."""
 BEFORE, AFTER = "--max-num-seqs=16", "--max-num-seqs=32"
 
 SMALL: Final[Json] = {
@@ -69,15 +73,19 @@ def kubectl(lab: Lab) -> Kubectl:
 def load(lab: Lab, look: Look, name: str, *, at_once: int) -> Iterator[None]:
     """Requests for a service, canary and control included, so many at once until the block is left."""
     assert lab.fleet is not None
-    pods = {names.LABEL_SERVICE: name}
-    requests = lab.fleet.fleet.load(
-        look.namespace, pods, rate=50, prompt_tokens=16, output_tokens=20, seconds=900, at_once=at_once
-    )
-    sending = lab.fleet.submit(requests)
+    fleet, pods, each = lab.fleet, {names.LABEL_SERVICE: name}, at_once // len(ANSWERS)
+    requests = [
+        fleet.fleet.load(
+            look.namespace, pods, rate=20, prompt_tokens=16, output_tokens=tokens, seconds=900, at_once=each
+        )
+        for tokens in ANSWERS
+    ]
+    sending = [fleet.submit(load) for load in requests]
     try:
         yield
     finally:
-        sending.cancel()
+        for load in sending:
+            load.cancel()
 
 
 def test_a_bad_sequence_cap_heals_itself_and_a_person_takes_it_back(lab: Lab, apply: Apply, look: Look) -> None:
@@ -157,7 +165,7 @@ LEFT_ALONE: Final[dict[str, Json]] = {
     "pinned": {**SMALL, "tuning": FLAGS, "engine": {"extraArgs": [BEFORE]}},
     "slow": {**SMALL, "tuning": FLAGS, "slo": {"ttft": "100ms", "itl": "400ms"}},
 }
-FEW: Final = 8
+FEW: Final = 9
 """At once for `slow`: its engines are too slow for any request, and no flag mends that."""
 
 
