@@ -86,6 +86,8 @@ def draft_name(spec: VLLMServiceSpec) -> str | None:
     """The draft model a request names, in a field or in the user's own arguments."""
     if spec.engine.speculative is not None:
         return spec.engine.speculative.model
+    if not spec.engine.extra_args:
+        return None
     try:
         written = read_overrides(spec.engine.extra_args, release_of(spec)[0], spec.context_tokens).speculative
     except BadFlagError:
