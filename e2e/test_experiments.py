@@ -17,6 +17,7 @@ from e2e.labrun import Lab, LabOptions
 from e2e.look import Apply, Look, applier
 from e2e.watching import Watching
 from plimsoll.api import names
+from plimsoll.cli.history import SAME, from_file
 
 pytestmark = [pytest.mark.controlplane, pytest.mark.timeout(400)]
 
@@ -110,6 +111,19 @@ def test_a_bad_sequence_cap_heals_itself_and_a_person_takes_it_back(lab: Lab, ap
     lab.plane.kubectl("annotate", "vllm", "svc", "-n", look.namespace, f"{names.ANNOTATION_EXPERIMENT}=revert")
     eventually(lambda: BEFORE in _args(look, "svc"), within_seconds=30, otherwise=lambda: _story(look, "svc"))
     eventually(lambda: _outcome(look, "svc") == "reverted", within_seconds=120, otherwise=lambda: _story(look, "svc"))
+    _decide_all_of_it_again(lab, look)
+
+
+def _decide_all_of_it_again(lab: Lab, look: Look) -> None:
+    """From the log of both operators: each entry with grounds comes out the same."""
+    assert lab.operator is not None
+    entries = from_file(str(lab.operator.process.log), "svc", look.namespace)
+    assert isinstance(entries, list)
+    made = {
+        f"{each['kind']} {each['reason']}": each.get("again") for each in entries if each["kind"] in ("Plan", "Retune")
+    }
+    told = ("Plan FirstPlan", "Retune Trying", "Retune Keeping", "Plan Experiment", "Retune Reverted")
+    assert made == dict.fromkeys(told, SAME)
 
 
 def _kill_the_operator_in_the_middle_of_measuring(lab: Lab, look: Look) -> None:
