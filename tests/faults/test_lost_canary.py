@@ -6,7 +6,8 @@ from plimsoll.adapters.ports import PODS, SERVICES
 from tests.faults.rig.lifecycle import NAME
 from tests.faults.rig.run import prepared
 from tests.faults.rig.scenario import SCENARIOS
-from tests.faults.world.kubelet import Crash, Object
+from tests.faults.world.kubelet import Crash
+from tests.faults.world.store import Object
 from tests.faults.world.world import World
 
 KEPT = SCENARIOS["experiment that is kept"]
