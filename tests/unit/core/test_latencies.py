@@ -23,6 +23,7 @@ TARGETS = Targets(2.0, 0.05)
         pytest.param([PodView("a", "loading")], TARGETS, "Unknown", "NothingServes", id="loading"),
         pytest.param([busy(TTFT=None)], TARGETS, "Unknown", "NoObservation", id="TTFT missing"),
         pytest.param([busy(TTFT=NotANumber("inf"))], TARGETS, "Unknown", "NoObservation", id="beyond all buckets"),
+        pytest.param([busy(GENERATION_TOKENS=None)], TARGETS, "Unknown", "NoObservation", id="who serves is missing"),
         pytest.param([busy(ITL=Stale(700))], TARGETS, "Unknown", "NoObservation", id="ITL stale"),
         pytest.param([busy(TTFT=None, ITL=0.06)], TARGETS, "False", "ITLAboveTarget", id="late is late"),
         pytest.param([busy("a"), PodView("b", "ready")], TARGETS, "Unknown", "NoObservation", id="a pod is not seen"),

@@ -91,6 +91,12 @@ IMAGE = ("spec", "template", "spec", "containers", "[vllm]", "image")
             id="just this field, and nothing within: both sent the same",
         ),
         pytest.param([], IMAGE, Setter("nobody"), id="owning the entry is not owning its image"),
+        pytest.param(
+            [],
+            ("spec", "ports", "[http]", "name"),
+            Setter("admission"),
+            id="our own entry by another key is still ours",
+        ),
     ],
 )
 def test_who_is_behind_a_value(others: list[dict[str, Any]], path: tuple[str, ...], expect: Setter) -> None:

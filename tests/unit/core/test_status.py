@@ -98,6 +98,13 @@ def test_a_write_waits_for_the_part_of_a_token_that_is_missing() -> None:
     assert budget.wait_seconds(1060.0) == 0
 
 
+def test_more_than_a_token_is_no_wait() -> None:
+    budget = FigureBudget(burst=2, every_seconds=60.0)
+    assert budget.wait_seconds(1000.0) == 0
+    budget.spend()
+    assert budget.wait_seconds(1030.0) == 0
+
+
 def test_what_an_experiment_says_is_a_flip() -> None:
     assert change(BASE, _with(tuning={"experiment": {"phase": "Warming"}})) == "flip"
     assert change(_with(tuning={}), BASE) == "none"

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,13 @@ def test_what_is_listed_as_changing_nothing_is_there() -> None:
         name, because, why = rest.partition("  # ")
         assert because, line
         assert why, line
-        path = (runner.PACKAGE / module).with_suffix(".py")
-        assert name in {mutant.name for mutant in runner.mutants(Path(path).read_text(encoding="utf-8"))}, line
+        assert name in _names(module), line
+
+
+@cache
+def _names(module: str) -> set[str]:
+    source = (runner.PACKAGE / module).with_suffix(".py").read_text(encoding="utf-8")
+    return {mutant.name for mutant in runner.mutants(source)}
 
 
 COUNTING = """
@@ -82,6 +88,7 @@ def test_first():
 """
 TRIED = """
 import sys
+from functools import cache
 from pathlib import Path
 sys.path.insert(0, ".")
 from tools.mutant_trials import in_place, on_import
