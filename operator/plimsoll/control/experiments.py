@@ -267,4 +267,6 @@ def _trial_pod(pod: PodState | None) -> TrialPod | None:
     failed = ""
     if pod.phase == "failing":
         failed = pod.obstacle.message if pod.obstacle else "its container ended"
+    elif pod.restarts:  # while nobody looked
+        failed = "its container ended, and runs again"
     return TrialPod(pod.phase == "ready" or pod.answers, failed)

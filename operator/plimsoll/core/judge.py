@@ -339,4 +339,8 @@ def _far_worse(figure: _Figure, pair: Pair) -> bool:
 
 
 def _stuck(pair: Pair) -> bool:
-    return _tells(pair.control) and pair.canary is not None and pair.canary.finished == 0
+    """It ends nothing, and is not just at long answers: then it makes about as many tokens as its control."""
+    if not _tells(pair.control) or pair.canary is None or pair.canary.finished != 0:
+        return False
+    before, after = pair.control.tokens if pair.control else None, pair.canary.tokens
+    return before is None or after is None or after < ALARM_LESS * before

@@ -88,10 +88,10 @@ def _latency(view: FleetView, signal: Signal, target: float | None, percentile: 
     if not target:
         return None
     weighed = [
-        (weight, reading.value)
+        (_requests(engine.get), reading.value)
         for pod in view.serving
         for engine in pod.engines.values()
-        if isinstance(reading := engine.get(signal), Sample) and (weight := _requests(engine.get)) > 0
+        if isinstance(reading := engine.get(signal), Sample)
     ]
     silent = any(
         _requests(engine.get) > 0 and not isinstance(engine.get(signal), Sample)

@@ -69,6 +69,8 @@ class PodState:
     """Terminating: when it is to have ended, seconds of the wall clock."""
     admitted: bool = False
     """Of an experiment's pod: it was told that its quality gate has passed."""
+    restarts: int = 0
+    """Of an experiment's pod: how often its container has begun anew, whatever it does now."""
 
 
 def pod_state(pod: Mapping[str, Any]) -> PodState | None:
@@ -99,6 +101,7 @@ def pod_state(pod: Mapping[str, Any]) -> PodState | None:
         ready_after_seconds=_ready_after(meta, status) if phase == "ready" else None,
         answers=track in TRIAL_TRACKS and _condition(status, "ContainersReady").get("status") == "True",
         admitted=track in TRIAL_TRACKS and _condition(status, names.GATE_PASSED).get("status") == "True",
+        restarts=int(found.get("restartCount", 0)) if track in TRIAL_TRACKS else 0,
     )
 
 

@@ -162,7 +162,7 @@ def _with_pool(plan: Mapping[str, Any], seen: Seen) -> Mapping[str, Any]:
     kv = plan["kv"]
     if not seen.pool_blocks or seen.pool_blocks == kv["numBlocks"]:
         return plan
-    tokens = kv["tokens"] * seen.pool_blocks // max(1, kv["numBlocks"])
+    tokens = kv["tokens"] * seen.pool_blocks // kv["numBlocks"]
     return {**plan, "kv": {**kv, "numBlocks": seen.pool_blocks, "tokens": tokens}}
 
 
@@ -257,12 +257,11 @@ def _more_bytes(flags: Flags, plan: Mapping[str, Any], seen: Seen) -> Iterator[C
     the estimate of what stands beside it. Whole blocks.
     """
     gpu, block_bytes = gpus.find(str(plan["choice"]["gpu"])), plan["kv"]["bytesPerBlock"]
-    given, share = int(flags.get("kv_cache_memory_bytes") or 0), float(flags.get("gpu_memory_utilization") or 0)
-    if gpu is None or not block_bytes or not seen.pool_blocks or not share:
+    given, utilisation = flags.get("kv_cache_memory_bytes"), flags.get("gpu_memory_utilization")
+    if gpu is None or not block_bytes or not seen.pool_blocks or not utilisation:
         return
     total, now_bytes = gpu.torch_total_bytes, seen.pool_blocks * block_bytes
-    if given:
-        share = (given + sum(item["bytes"] for item in plan["memory"])) / total
+    share = (int(given) + sum(item["bytes"] for item in plan["memory"])) / total if given else float(utilisation)
     wanted = min(MOST_UTILISATION, max(USUAL_UTILISATION, share + UTILISATION_STEP))
     after = int(now_bytes + (wanted - share) * total) // block_bytes * block_bytes
     if after > now_bytes:
@@ -273,8 +272,8 @@ def _more_bytes(flags: Flags, plan: Mapping[str, Any], seen: Seen) -> Iterator[C
 def _more_sequences(flags: Flags, plan: Mapping[str, Any]) -> Iterator[Change]:
     """As many as the pool holds of typical requests, twice as many as now at most."""
     now = int(flags.get("max_num_seqs") or 0)
-    after = min(2 * now, _room(plan) or 2 * now, MOST_SEQUENCES) // SEQUENCE_STEP * SEQUENCE_STEP
-    if after > now > 0:
+    after = min(2 * now, _room(plan) or MOST_SEQUENCES, MOST_SEQUENCES) // SEQUENCE_STEP * SEQUENCE_STEP
+    if after > now:
         risk = "more requests share each step: tokens come slower, and a full KV cache preempts"
         yield Change("MaxNumSeqs", "--max-num-seqs", str(after), risk)
 
@@ -315,7 +314,7 @@ def _room(plan: Mapping[str, Any]) -> int:
 
 def _larger_steps(flags: Flags, _plan: Mapping[str, Any]) -> Iterator[Change]:
     now = int(flags.get("max_num_batched_tokens") or 0)
-    if 0 < now <= MOST_STEP_TOKENS // 2:
+    if now and now <= MOST_STEP_TOKENS // 2:
         risk = "a step with long prompts takes longer: tokens of the others come later"
         yield Change("MaxNumBatchedTokens", "--max-num-batched-tokens", str(2 * now), risk)
 

@@ -103,3 +103,44 @@ def test_one_bad_tick_is_no_outage() -> None:
     bad = judge(FleetView((PodView("a", "ready"),)), asked(), "llm")
     good = judge(FleetView((busy(),)), sampling(), "llm")
     assert (bad.patience, good.patience) == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("pods", "taken", "message"),
+    [
+        pytest.param(
+            [busy("a"), PodView("b", "ready")],
+            asked(),
+            "all metrics: missing on b. Prometheus has no scrape target for b",
+            id="only those that lack something are named",
+        ),
+        pytest.param(
+            [PodView("a", "ready"), PodView("b", "ready")],
+            asked(a=False),
+            "all metrics: missing on a, b. Prometheus has no scrape target for b",
+            id="each with its own cause",
+        ),
+        pytest.param(
+            [PodView(name, "ready") for name in "abcd"],
+            Sampling(1, 0.0, asked_about=frozenset(("llm", name) for name in "abcd"), scraped={}),
+            "all metrics: missing on a, b, c and 1 more. Prometheus has no scrape target for a, b, c",
+            id="three are named",
+        ),
+        pytest.param(
+            [PodView("c", "ready")],
+            asked(),
+            "all metrics: missing on c. c is scraped, and its page does not have it",
+            id="whose target nobody looked for",
+        ),
+        pytest.param(
+            [busy("a", USAGE=NotANumber("nan"), WAITING=None)],
+            sampling(),
+            "waiting requests: missing on a; KV use: reads nan on a. a reports what cannot be",
+            id="what cannot be is worse",
+        ),
+    ],
+)
+def test_what_lacks_is_told_with_its_cause(pods: list[PodView], taken: Sampling, message: str) -> None:
+    found = judge(FleetView(tuple(pods)), taken, "llm").message
+    assert found.startswith(message)
+    assert found.removeprefix(message)[:1] in ("", ":", ";", " ")

@@ -77,6 +77,12 @@ def facts(fleet: Fleet | None = SERVING, **more: Any) -> Facts:
             f"False GPUFault: 1 of 2 replicas ready with the current plan. {PASSING.message}",
             id="what is in the way",
         ),
+        pytest.param(
+            facts(Fleet(wanted=1, floor=1, replicas=1, rolled_out=True), obstacle=PASSING),
+            "Ready",
+            f"False GPUFault: 0 of 1 replicas ready with the current plan. {PASSING.message}",
+            id="what is in the way of a single one",
+        ),
         pytest.param(facts(obstacle=PASSING), "Ready", "True FleetReady: 2 of 2 replicas ready", id="out of the way"),
         pytest.param(
             facts(waits=SURGE),

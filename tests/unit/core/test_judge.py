@@ -118,6 +118,8 @@ def test_missing_is_not_zero(control: Window | None, canary: Window | None, outc
         pytest.param(replace(CONTROL, failed=40.0), "failed", id="errors"),
         pytest.param(replace(CONTROL, ttft_seconds=22.0), "", id="slow, and busier than its control"),
         pytest.param(replace(CONTROL, finished=0.0, tokens=0.0), "finished nothing", id="hangs"),
+        pytest.param(replace(CONTROL, finished=0.0), "", id="at long answers"),
+        pytest.param(replace(CONTROL, finished=0.0, tokens=None), "finished nothing", id="nobody knows at what"),
         pytest.param(None, "nothing was heard", id="silent"),
         pytest.param(Window(), "", id="figures that are not known are no harm yet"),
     ],

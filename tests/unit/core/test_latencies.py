@@ -34,6 +34,22 @@ TARGETS = Targets(2.0, 0.05)
             "TargetsMet",
             id="a slow engine that serves few",
         ),
+        pytest.param(
+            [busy("a"), busy("b", TTFT=None, GENERATION_TOKENS=0.5)],
+            TARGETS,
+            "Unknown",
+            "NoObservation",
+            id="one that serves little does not say",
+        ),
+        pytest.param([busy(GENERATION_TOKENS=0.5)], TARGETS, "True", "TargetsMet", id="little is served in time"),
+        pytest.param(
+            [busy("a"), quiet("b", TTFT=60, ITL=60)],
+            TARGETS,
+            "True",
+            "TargetsMet",
+            id="who serves nobody does not count",
+        ),
+        pytest.param([quiet(WAITING=1)], TARGETS, "Unknown", "NoObservation", id="one waits and nobody is served"),
         pytest.param([quiet(WAITING=5)], TARGETS, "Unknown", "NoObservation", id="they wait and nobody is served"),
     ],
 )
@@ -52,6 +68,12 @@ def test_with_speculation_a_token_is_timed_by_requests() -> None:
     view = FleetView((busy(ITL=0.09, TPOT=0.03),))
     assert judge(view, TARGETS).status == "False"
     assert judge(view, Targets(2.0, 0.05, speculative=True)).status == "True"
+
+
+def test_from_a_second_on_a_time_is_told_in_seconds() -> None:
+    message = judge(FleetView((busy(TTFT=1.0, ITL=0.999),)), Targets(1.0, 1.0)).message
+    assert "time to first token is 1.0 s (target 1.0 s)" in message
+    assert "inter-token latency is 999 ms" in message
 
 
 def test_the_sentence_has_figures_and_targets() -> None:

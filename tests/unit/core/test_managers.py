@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.core.managers import Setter, setter
+from plimsoll.core.managers import Setter, holders, setter
 
 VLLM = 'k:{"name":"vllm"}'
 HTTP = 'k:{"port":8000,"protocol":"TCP"}'
@@ -78,6 +78,18 @@ IMAGE = ("spec", "template", "spec", "containers", "[vllm]", "image")
             Setter("admission"),
             id="shared as a whole: then both sent the same",
         ),
+        pytest.param(
+            [_entry("plimsoll-scale", "Apply", {"f:spec": {"f:replicas": {}}})],
+            ("spec", "progressDeadlineSeconds"),
+            Setter("admission"),
+            id="one of our writers sets it, the other something else",
+        ),
+        pytest.param(
+            [_entry("kubectl-edit", "Update", {"f:spec": {"f:progressDeadlineSeconds": {".": {}}}})],
+            ("spec", "progressDeadlineSeconds"),
+            Setter("admission"),
+            id="just this field, and nothing within: both sent the same",
+        ),
         pytest.param([], IMAGE, Setter("nobody"), id="owning the entry is not owning its image"),
     ],
 )
@@ -87,3 +99,11 @@ def test_who_is_behind_a_value(others: list[dict[str, Any]], path: tuple[str, ..
 
 def test_an_object_without_managed_fields_blames_nobody() -> None:
     assert setter({"metadata": {}}, IMAGE) == Setter("nobody")
+
+
+def test_who_holds_a_field_is_told_by_name() -> None:
+    scaler = _entry("hpa", "Update", {"f:spec": {"f:replicas": {}}})
+    live = {"metadata": {"managedFields": [OURS, scaler]}}
+    assert holders(live, "spec", "replicas") == ["hpa"]
+    assert holders(live, "spec", "paused") == []
+    assert holders({"metadata": {}}, "spec", "replicas") == []

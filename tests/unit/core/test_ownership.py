@@ -29,6 +29,28 @@ def _owner(kind: str = names.KIND, name: str = "svc", uid: str = UID) -> list[di
             id="another controller's",
         ),
         pytest.param(
+            {"ownerReferences": _owner(name="other", uid="uid-other")},
+            [names.MANAGER_CHILDREN],
+            "foreign",
+            f"owned by {names.KIND} other",
+            id="another service's",
+        ),
+        pytest.param(
+            {"ownerReferences": _owner("Application", uid="uid-other")},
+            [names.MANAGER_CHILDREN],
+            "foreign",
+            "owned by Application svc",
+            id="of another kind with the same name",
+        ),
+        pytest.param(
+            {"ownerReferences": [{"kind": "Team", "name": "t", "uid": "t"}, *_owner()]},
+            [],
+            "ours",
+            "",
+            id="ours, beside an owner that controls nothing",
+        ),
+        pytest.param({}, ["", "kubectl"], "foreign", "last written by kubectl", id="a writer without a name"),
+        pytest.param(
             {"annotations": {"meta.helm.sh/release-name": "web"}},
             ["helm"],
             "foreign",

@@ -198,5 +198,18 @@ def test_the_image_back_off_that_counts_up_is_one_and_the_same_state() -> None:
     assert first == second
 
 
+def test_a_sidecars_state_is_not_the_engines() -> None:
+    pod = _pod(RUNNING, {"Ready": "False"})
+    pod["status"]["containerStatuses"].insert(0, {"name": "proxy", "state": {"terminated": GONE}, "ready": False})
+    found = _state(pod)
+    assert (found.phase, found.ended) == ("loading", None)
+
+
+def test_an_end_that_says_no_code_and_no_count_is_taken_as_well_and_first() -> None:
+    ended = _state(_pod({"state": {"terminated": {"reason": "Completed"}}})).ended
+    assert ended is not None
+    assert (ended.exit_code, ended.restarts, ended.previous) == (0, 0, False)
+
+
 def test_counts_by_phase() -> None:
     assert counts([PodState("pending"), PodState("ready"), PodState("ready")]) == {"pending": 1, "ready": 2}

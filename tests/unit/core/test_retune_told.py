@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from plimsoll.core import retune
-from plimsoll.core.plan.result import Choice, KVBudget, Plan, Range, Typical, to_json
+from plimsoll.core.plan.result import Choice, KVBudget, Plan, Range, Refusal, Typical, to_json
 from tests.unit.core.test_retune import planning, spec
 
 FLAGS = ("--max-num-seqs", "8", "--max-num-batched-tokens", "8192", "--gpu-memory-utilization", "0.9")
@@ -163,3 +163,39 @@ def test_a_flag_says_what_it_was() -> None:
     fp8 = retune.recommend("KVBound", "because", to_json(unset), spec(), lambda _: tokens(200_000))
     assert fp8 is not None
     assert (fp8.change.setting, fp8.before) == ("KVCacheDtype", "unset")
+
+
+def test_what_does_not_hold_leaves_room_for_the_next() -> None:
+    def more_fails(wanted: Any) -> Plan | Refusal:
+        more = any("utilization" in argument for argument in wanted.engine.extra_args)
+        return Refusal("OOMRisk", "no") if more else tokens(200_000)
+
+    found = retune.recommend("KVBound", "because", to_json(RUNS), spec(), more_fails)
+    assert found is not None
+    assert found.change.setting == "KVCacheDtype"
+
+
+@pytest.mark.parametrize(
+    ("utilisation", "setting"),
+    [
+        pytest.param("0.93", "KVCacheMemoryBytes", id="two hundredths are left"),
+        pytest.param("0.95", "KVCacheDtype", id="nothing is left"),
+        pytest.param(None, "KVCacheDtype", id="how much is used is not known"),
+    ],
+)
+def test_bytes_are_turned_as_far_as_the_utilisation_would_be(utilisation: str | None, setting: str) -> None:
+    args = FLAGS[:4] if utilisation is None else (*FLAGS[:5], utilisation)
+    runs = to_json(replace(RUNS, choice=replace(RUNS.choice, args=args)))
+    seen = retune.Seen(pool_blocks=6251)
+    found = retune.recommend("KVBound", "because", runs, spec(), lambda _: tokens(200_000), seen=seen)
+    assert found is not None
+    assert found.change.setting == setting
+
+
+@pytest.mark.parametrize(("hits", "setting"), [(2, "PrefixCaching"), (3, "GPUMemoryUtilization")])
+def test_a_cache_in_which_a_fiftieth_is_found_is_of_no_use(hits: int, setting: str) -> None:
+    runs = to_json(replace(RUNS, choice=replace(RUNS.choice, args=(*FLAGS, "--enable-prefix-caching"))))
+    seen = retune.Seen(hit_percent=hits)
+    found = retune.recommend("KVBound", "because", runs, spec(), lambda _: tokens(200_000), seen=seen)
+    assert found is not None
+    assert found.change.setting == setting

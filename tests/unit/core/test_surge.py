@@ -21,6 +21,7 @@ USUAL = Situation(replicas=2, serving=2, starting=0, has_surplus=False, gpus_per
         pytest.param({"max_gpus": 6}, "Surge", id="just as many GPUs as one more takes"),
         pytest.param({"max_gpus": 5}, "OneAtATime", id="a GPU less than one more takes"),
         pytest.param({"room": FULL}, "OneAtATime", id="no room"),
+        pytest.param({"room": FULL, "gpus_per_replica": 1}, "OneAtATime", id="no room for one GPU"),
         pytest.param({"room": FULL, "has_surplus": True}, "Surge", id="one more is there already"),
         pytest.param({"room": FULL, "on_demand": 2}, "Surge", id="the cluster adds just enough"),
         pytest.param({"room": FULL, "on_demand": 1}, "OneAtATime", id="the cluster adds too little"),
