@@ -70,9 +70,9 @@ def mutants(source: str) -> Iterator[Mutant]:
 
 
 def _touched(nodes: Sequence[ast.AST]) -> Iterator[ast.AST]:
-    """The nodes below, without those whose change nobody should have to notice: texts, defaults, annotations."""
+    """The nodes below, without those whose change nobody should have to notice: texts, defaults, ``zip``'s guard."""
     for node in nodes:
-        if isinstance(node, _UNTOUCHED):
+        if isinstance(node, _UNTOUCHED) or (isinstance(node, ast.keyword) and node.arg == "strict"):
             continue
         yield node
         left_out = {"annotation", "returns", "decorator_list"}

@@ -54,7 +54,8 @@ FIXED = {"mode": "Fixed"}
         pytest.param(asked({"maxReplicas": 9}, gpus=18), 30, 9, 9, id="the limit within the GPUs"),
         pytest.param(asked(gpus=5), 9, 2, 2, id="whole replicas of the GPUs"),
         pytest.param(asked(FIXED, replicas=3), 1, 3, 4, id="who sets the count himself"),
-        pytest.param(asked(FIXED, replicas=9), 1, 4, 4, id="and no more than the GPUs"),
+        pytest.param(asked({"mode": "External"}, replicas=9), 1, 4, 4, id="and no more than the GPUs"),
+        pytest.param(asked(FIXED, replicas=0), 1, 0, 4, id="none, when none are asked"),
     ],
 )
 def test_how_many_replicas_of_two_gpus_are_begun_with(service: Request, planned: int, wanted: int, most: int) -> None:
@@ -92,10 +93,20 @@ def test_why_nothing_is_written(held: Request, because: str) -> None:
     assert bool(held.held_because) is bool(because)
 
 
-def test_what_is_no_part_of_a_plan_changes_no_fingerprint() -> None:
-    assert asked({"minReplicas": 2}).fingerprint == asked({"minReplicas": 1}).fingerprint
-    assert asked(contextTokens=4096).fingerprint != asked().fingerprint
-    assert asked().generation == 0
+@pytest.mark.parametrize(
+    ("change", "same"),
+    [
+        pytest.param({"scaling": {"minReplicas": 2}}, True, id="more replicas are the same pod"),
+        pytest.param({"replicas": 3, "scaling": FIXED}, True, id="so is a fixed count"),
+        pytest.param({"tuning": {"mode": "Off"}}, True, id="and what may be tuned"),
+        pytest.param({"mode": "Shadow"}, True, id="and Shadow"),
+        pytest.param({"contextTokens": 4096}, False, id="another context is another plan"),
+        pytest.param({"engine": {"extraArgs": ["--enforce-eager"]}}, False, id="so is another flag"),
+    ],
+)
+def test_the_fingerprint_is_of_what_a_pod_depends_on(change: dict[str, Any], same: bool) -> None:
+    assert (asked(**change).fingerprint == asked().fingerprint) is same
+    assert asked(**change).generation == 0
 
 
 def test_a_restart_is_asked_for_once_and_stays_in_force() -> None:

@@ -148,6 +148,27 @@ def test_a_refusal_reports_what_would_fit_beside_what_runs(running: Revision) ->
     assert later["choice"]["gpu"] == "NVIDIA-L40S"
 
 
+def test_what_the_planner_says_of_a_request_is_its_answer_where_it_is_what_runs(
+    request_: Request, running: Revision
+) -> None:
+    same, refused = _plan(request_), Refusal("KVCacheTooSmall", "no")
+    assert choose_target(request_, same, []).answer is same
+    assert choose_target(request_, same, [running]).answer is same
+    assert choose_target(request_, _other(same), [running]).answer is None
+    assert choose_target(_request(contextTokens=8192), refused, [running]).answer is refused
+
+
+def test_a_template_alone_that_would_differ_is_said(request_: Request, running: Revision) -> None:
+    older = {**running.template, "spec": {**running.template["spec"], "enableServiceLinks": True}}
+    update = choose_target(request_, _plan(request_), [dataclasses.replace(running, template=older)]).update
+    assert update is not None
+    assert "would change pod template: spec.enableServiceLinks; apply with" in update.message
+    more = {**running.template, "spec": {**running.template["spec"], "hostNetwork": True}}
+    left = choose_target(request_, _plan(request_), [dataclasses.replace(running, template=more)]).update
+    assert left is not None
+    assert "would change pod template: fields left out; apply with" in left.message
+
+
 def test_a_planner_that_would_now_refuse_what_runs_says_so_and_no_more(request_: Request, running: Revision) -> None:
     target = choose_target(request_, Refusal("UnknownModel", "forgotten"), [running])
     assert target.revision is running
@@ -162,21 +183,6 @@ def test_facts_that_cannot_be_read_now_leave_the_update_unknown(request_: Reques
     assert target.update_unknown == "gone"
 
 
-@pytest.mark.parametrize(
-    ("change", "same"),
-    [
-        pytest.param({"scaling": {"minReplicas": 2}}, True, id="more replicas are the same pod"),
-        pytest.param({"replicas": 3, "scaling": {"mode": "Fixed"}}, True, id="so is a fixed count"),
-        pytest.param({"tuning": {"mode": "Off"}}, True, id="and what may be tuned"),
-        pytest.param({"mode": "Shadow"}, True, id="and Shadow"),
-        pytest.param({"contextTokens": 8192}, False, id="another context is another plan"),
-        pytest.param({"engine": {"extraArgs": ["--enforce-eager"]}}, False, id="so is another flag"),
-    ],
-)
-def test_the_fingerprint_is_of_what_a_pod_depends_on(change: dict[str, Any], same: bool) -> None:
-    assert (_request(**change).fingerprint == _request().fingerprint) is same
-
-
 def test_the_restart_annotation_is_a_new_template_and_nothing_else(running: Revision) -> None:
     asked = _request(annotations={names.ANNOTATION_RESTART: "now"})
     target = choose_target(asked, _plan(asked), [running])
@@ -186,20 +192,6 @@ def test_the_restart_annotation_is_a_new_template_and_nothing_else(running: Revi
     assert annotations[names.ANNOTATION_RESTART] == "now"
     assert annotations[names.ANNOTATION_TEMPLATE] != running.template["metadata"]["annotations"]
     assert target.revision.plan["choice"] == running.plan["choice"]
-
-
-@pytest.mark.parametrize(
-    ("spec", "wanted"),
-    [
-        pytest.param({}, 1, id="the default floor"),
-        pytest.param({"scaling": {"mode": "Auto", "minReplicas": 2}}, 2, id="Auto runs its floor"),
-        pytest.param({"scaling": {"mode": "Fixed"}, "replicas": 3}, 3, id="Fixed runs what is asked"),
-        pytest.param({"scaling": {"mode": "External"}, "replicas": 9}, 4, id="never more than maxGPUs allows"),
-        pytest.param({"scaling": {"mode": "Fixed"}, "replicas": 0}, 0, id="none, when none are asked"),
-    ],
-)
-def test_wanted_replicas(spec: dict[str, Any], wanted: int) -> None:
-    assert _request(**spec).wanted_replicas(gpus_per_replica=1) == wanted
 
 
 def _children(replicas: int, running: Revision, request: Request, way: Way = "OneAtATime") -> dict[str, dict[str, Any]]:
@@ -299,21 +291,6 @@ def test_pods_that_are_ready_with_the_present_template(pods: list[PodState], rea
     live = LiveFleet(asked=1, replicas=2, ready=1, updated=1, seen=True, template=template)
     assert observe.fleet(live, pods, 1, 1, waits=False).updated_ready == ready
     assert observe.fleet(live, pods, 1, 1, waits=True).updated_ready == 0
-
-
-@pytest.mark.parametrize(
-    ("value", "held"),
-    [
-        pytest.param("true", "is set", id="true holds"),
-        pytest.param("True ", "is set", id="so does another spelling"),
-        pytest.param("false", "", id="false does not"),
-        pytest.param("", "", id="nor does nothing"),
-        pytest.param("maybe", "'maybe' is neither true nor false", id="what is neither holds, and is said"),
-    ],
-)
-def test_the_hold_annotation_is_never_taken_lightly(value: str, held: str) -> None:
-    because = _request({names.ANNOTATION_HOLD: value}).held_because
-    assert (held in because) if held else not because
 
 
 def test_an_acceptance_of_what_does_not_exist_is_said(running: Revision) -> None:

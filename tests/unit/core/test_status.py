@@ -87,3 +87,17 @@ def test_a_thousand_objects_share_a_budget() -> None:
                 everybody.spend()
                 writes += 1
     assert writes <= ALL_FIGURES_BURST + 60 / ALL_FIGURES_EVERY_SECONDS
+
+
+def test_a_write_waits_for_the_part_of_a_token_that_is_missing() -> None:
+    budget = FigureBudget(burst=1, every_seconds=60.0)
+    assert budget.wait_seconds(1000.0) == 0, "a whole token is enough"
+    budget.spend()
+    assert budget.wait_seconds(1000.0) == 60.0
+    assert budget.wait_seconds(1045.0) == 15.0
+    assert budget.wait_seconds(1060.0) == 0
+
+
+def test_what_an_experiment_says_is_a_flip() -> None:
+    assert change(BASE, _with(tuning={"experiment": {"phase": "Warming"}})) == "flip"
+    assert change(_with(tuning={}), BASE) == "none"

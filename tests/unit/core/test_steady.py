@@ -31,8 +31,10 @@ def said(text: str, patience: int = 2) -> str:
         ("aabbaa", 2, ".aabba"),
         ("aabaab", 2, ".aaaaa"),
         ("aaabcbcbc", 3, "..aaaaccc"),
+        ("aaaabcbcb", 4, "...aaaacc"),
+        ("aaaaabcbcbc", 5, "....aaaaaaa"),
     ],
-    ids=["first", "a change that holds", "a blip", "never the old one again"],
+    ids=["first", "a change that holds", "a blip", "never the old one again", "nor for the patient", "but for those"],
 )  # fmt: skip
 def test_what_is_said(ticks: str, patience: int, expect: str) -> None:
     assert said(ticks, patience) == expect
@@ -41,7 +43,7 @@ def test_what_is_said(ticks: str, patience: int, expect: str) -> None:
 @pytest.mark.parametrize(
     ("before", "now", "expect"),
     [((0.5,), (0.55,), True), ((0.5,), (0.61,), False), ((10.0,), (10.9,), True), ((10.0,), (12.0,), False),
-     ((), (), True), ((1.0,), (), False)],
+     ((0.0,), (0.1,), False), ((), (), True), ((1.0,), (), False)],
 )  # fmt: skip
 def test_figures_move_in_steps(before: tuple[float, ...], now: tuple[float, ...], expect: bool) -> None:
     assert close(before, now) is expect
