@@ -309,8 +309,8 @@ class Reconciler:
         return replace(allowed, room=room, on_demand=self.survey.on_demand(needs, room))
 
     def _step(self, seen: _Seen, target: Revision, size: Size, policy: Policy) -> tuple[Step, Handover]:
-        """The fleet's next step, and what becomes of one of the other kind. Canary and control go, and what is lent comes
-        back, before a template changes: a surge beside them might be more GPUs than the service may have.
+        """The fleet's next step, and what becomes of one of the other kind. Canary and control go, and what is lent
+        comes back, before a template changes: a surge beside them might be more GPUs than the service may have.
         """
         wanted = size.replicas
         live, progress = seen.fleets.live, self._progress(seen)
