@@ -85,11 +85,12 @@ class Experiments:
     def lent(self, key: Key, service: Mapping[str, Any], live: Live) -> Lent:
         """What the fleet lends, and whether it is to do without it still: until canary and control are gone."""
         record = record_of(service)
-        running, loan = record.experiment, record.loan
+        running, loan, beside = record.experiment, record.loan, self.pods.beside(key, live)
         if running is not None and running.on_trial:
-            return Lent(loan, holds=loan is not None, trying=True, measuring=running.phase == "Measuring")
+            measuring = running.phase == "Measuring"
+            return Lent(loan, holds=loan is not None, trying=True, beside=beside, measuring=measuring)
         holds = loan is not None and self.pods.there(key, live)
-        return Lent(loan, holds=holds, trying=loan is not None)
+        return Lent(loan, holds=holds, trying=loan is not None, beside=beside)
 
     async def advance(self, service: Mapping[str, Any], seen: Situation) -> Trial:
         """One look: the next step of the experiment that runs, or the beginning of one; then its pods."""

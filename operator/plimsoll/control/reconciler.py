@@ -309,16 +309,17 @@ class Reconciler:
         return replace(allowed, room=room, on_demand=self.survey.on_demand(needs, room))
 
     def _step(self, seen: _Seen, target: Revision, size: Size, policy: Policy) -> tuple[Step, Handover]:
-        """The fleet's next step, and what becomes of one of the other kind. What is lent comes back before a template
-        changes: until then there is no room beside canary and control.
+        """The fleet's next step, and what becomes of one of the other kind. Canary and control go, and what is lent
+        comes back, before a template changes: a surge beside them might be more GPUs than the service may have.
         """
         wanted = size.replicas
         live, progress = seen.fleets.live, self._progress(seen)
         hand = seen.fleets.handover(seen.target, wanted, policy, progress)
         if seen.target.frozen and live:
             return replace(keep(seen.kept, live), replicas=wanted), hand
-        if size.lent.loan and live and starts_rollout(target, live):
-            return replace(keep(seen.kept, live), replicas=wanted, waiting=_waits_for(size.lent.loan)), hand
+        if (size.lent.loan or size.lent.beside) and live and starts_rollout(target, live):
+            waiting = _waits_for(size.lent.loan) if size.lent.loan else None
+            return replace(keep(seen.kept, live), replicas=wanted, waiting=waiting), hand
         return limited(next_step(target, seen.kept, live, wanted, policy, progress), hand), hand
 
     def _progress(self, seen: _Seen) -> Progress:

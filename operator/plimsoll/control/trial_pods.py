@@ -45,11 +45,18 @@ class TrialPods:
         Those that end hold their GPUs: what came instead would only wait for them. One that does not end counts for no
         longer than it was given.
         """
-        if any((DEPLOYMENTS, trial_name(key.name, track)) in live for track in TRIAL_TRACKS):
+        if self._made_of(key, live):
             return True
         now = self.wall_seconds()
         pods = self.cache.pods(key, TRIAL_TRACKS)
         return any(pod.gone_by_seconds is None or now < pod.gone_by_seconds + LEAVING_SECONDS for pod in pods)
+
+    def beside(self, key: Key, live: Live) -> bool:
+        """Whether they count among the service's GPUs: pods that end do not."""
+        return self._made_of(key, live) or bool(self.of(key))
+
+    def _made_of(self, key: Key, live: Live) -> bool:
+        return any((DEPLOYMENTS, trial_name(key.name, track)) in live for track in TRIAL_TRACKS)
 
     async def bring(self, seen: Situation, stored: Experiment | None, running: Experiment | None) -> str:
         """Canary and control as the status says they are to be; why they cannot be, where that is so.

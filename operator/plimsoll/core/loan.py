@@ -46,6 +46,8 @@ class Lent:
     """The fleet is to do without what is lent; else that comes back."""
     trying: bool = False
     """An experiment's pods take a part of the traffic, or have a moment ago."""
+    beside: bool = False
+    """Canary or control holds GPUs that count: those that end are left out."""
     measuring: bool = False
     """They have done so for longer than any figure looks back."""
 

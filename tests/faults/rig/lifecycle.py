@@ -162,7 +162,26 @@ def _accepted(world: World) -> Any:
 
 LOW_LOAD: Final[Mapping[str, Any]] = {"concurrency": 4, "promptTokens": 1000, "outputTokens": 200}
 """Declared far too low: the cap on requests that is planned for it is what limits the service."""
-CAPPED: Final[Mapping[str, Any]] = {"scaling": {"mode": "Fixed"}, "replicas": 2, "load": LOW_LOAD}
+CAPPED: Final[Mapping[str, Any]] = {
+    "scaling": {"mode": "Fixed"},
+    "replicas": 2,
+    "load": LOW_LOAD,
+    "hardware": {"gpu": PRODUCT, "maxGPUs": 4},
+}
+"""No more GPUs than for the fleet, canary and control."""
+
+
+def trying_world() -> World:
+    """A world in which it is noticed when the service has more GPUs than it may."""
+    world = World(settings=replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1))
+
+    def watch() -> None:
+        pods = [pod["metadata"]["name"] for pod in world.pods() if not pod["metadata"].get("deletionTimestamp")]
+        if len(pods) > 4:
+            world.unexpected.found.append(f"maxGPUs is 4, and there are {', '.join(pods)}")
+
+    world.watchers.append(watch)
+    return world
 
 
 def _busy_under_a_cap(world: World) -> None:
@@ -356,7 +375,7 @@ scenario(
         _busy_under_a_cap,
         _let_it_try,
         _kept,
-        make=lambda: World(settings=replace(SETTINGS, experiment_window_seconds=15.0, experiments_per_day=1)),
+        make=trying_world,
         within_seconds=2400.0,
         quiet_seconds=90.0,
     )
