@@ -43,6 +43,8 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
         "scale down by hand",
         garbled("all events dropped", 0, within_seconds=150.0, dropped=1.0, doubled=0.0, late=0.0),
     ),
+    # Seen as it was before its first revision, the service was taken for new: its newest plan became its first.
+    "a service of which nothing is seen is not new": ("plan change accepted", frozen(63)),
     # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
     "what an engine's pool is stays said": ("demand that stays", moody("away at every other tick")),
 }

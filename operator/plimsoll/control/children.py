@@ -21,7 +21,7 @@ from plimsoll.adapters.ports import (
     UnreachableError,
 )
 from plimsoll.api import names, reasons
-from plimsoll.control.cache import Cache, Key
+from plimsoll.control.cache import Cache, Key, owner_of
 from plimsoll.control.stops import StoppedError, check_selector, unusable, why
 from plimsoll.control.turns import Slot, Stop, Turns
 from plimsoll.core import drift, rollout
@@ -124,6 +124,8 @@ class Children:
         """
         applied = Applied()
         try:
+            if not live:
+                await self._is_new(request, fleet)
             known: Object | None = live.get(address(fleet))
             for manifest in manifests:
                 if manifest["kind"] == fleet.kind:
@@ -300,6 +302,16 @@ class Children:
             )
             raise StoppedError(Stop(Problem(reasons.NAME_CONFLICT.name, message)))
         return found
+
+    async def _is_new(self, request: Request, fleet: Workload) -> None:
+        """A service of which nothing is seen is new, or our listing is older than what we made: then any plan would be
+        its first. Raises ConflictError until it is seen.
+        """
+        kind, name = address(fleet)
+        slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_CHILDREN)
+        found = await self._find(request, slot)
+        if found is not None and owner_of(found) == slot.service:
+            raise ConflictError(f"{slot} exists, and is not listed yet")
 
     async def _scale(
         self, request: Request, fleet: Workload, replicas: int, known: Object | None, applied: Applied
