@@ -56,6 +56,16 @@ class Mutant:
 
 def mutants(source: str) -> Iterator[Mutant]:
     """Every change of one operator, number, condition or aggregate within a function."""
+    yield from (Mutant(name, line, copy.deepcopy(tree)) for name, line, tree in _each(source))
+
+
+def names(source: str) -> set[str]:
+    """Of all of them."""
+    return {name for name, _, _ in _each(source)}
+
+
+def _each(source: str) -> Iterator[tuple[str, int, ast.Module]]:
+    """One tree, which is another one after the next is asked for."""
     tree = ast.parse(source)
     for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]:
         for node in list(_touched(function.body)):
@@ -64,7 +74,7 @@ def mutants(source: str) -> Iterator[Mutant]:
                 keep = copy.copy(node.__dict__)
                 change()
                 name = f"{function.name}: {before} -> {ast.unparse(node)}{what}"
-                yield Mutant(" ".join(name.split()), getattr(node, "lineno", 0), copy.deepcopy(tree))
+                yield " ".join(name.split()), getattr(node, "lineno", 0), tree
                 node.__dict__.clear()
                 node.__dict__.update(keep)
 

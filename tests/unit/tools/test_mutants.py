@@ -63,7 +63,7 @@ def test_what_is_listed_as_changing_nothing_is_there() -> None:
 @cache
 def _names(module: str) -> set[str]:
     source = (runner.PACKAGE / module).with_suffix(".py").read_text(encoding="utf-8")
-    return {mutant.name for mutant in runner.mutants(source)}
+    return runner.names(source)
 
 
 COUNTING = """
