@@ -7,6 +7,7 @@ import pytest
 from tests.faults import rig
 from tests.faults.rig.api_faults import failing
 from tests.faults.rig.crash import crashing
+from tests.faults.rig.hands import jumping
 from tests.faults.rig.moods import moody
 from tests.faults.rig.run import CALM, Disturbance, judge, play, prepared
 from tests.faults.rig.scenario import SCENARIOS
@@ -45,6 +46,9 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     ),
     # Seen as it was before its first revision, the service was taken for new: its newest plan became its first.
     "a service of which nothing is seen is not new": ("plan change accepted", frozen(63)),
+    # No day of status.load.days was a past one any more, its figures became an empty map, and the API server refuses that
+    # in place of one with fields: no status was written before the clock was right again. (So it was after idle days.)
+    "a status may lose its figures": ("scale up with demand", jumping(-600.0, 0)),
     # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
     "what an engine's pool is stays said": ("demand that stays", moody("away at every other tick")),
 }

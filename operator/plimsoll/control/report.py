@@ -71,7 +71,7 @@ class Reporter:
             "scaling": size.scaling,
             "decisions": ledger.added(before.get("decisions") or (), size.entries, self._clock.now()),
         }
-        after |= {key: part for key, part in parts.items() if part}
+        after = status.without_empty_maps(after | {key: part for key, part in parts.items() if part})
         change = status.change(before, after)
         if change == "none":
             return None

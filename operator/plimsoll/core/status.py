@@ -51,6 +51,18 @@ def change(before: Mapping[str, Any], after: Mapping[str, Any]) -> Change:
     return "none" if _matches(before, after) else "figures"
 
 
+def without_empty_maps(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """The value with no empty map at any depth.
+
+    Where one takes the place of a map whose last field goes, a server-side apply leaves a null, which the schema
+    refuses: the status would never be written again. Found by the rig (a clock set back over midnight).
+    """
+    if isinstance(value, Mapping):
+        inner = {key: without_empty_maps(each) for key, each in value.items()}
+        return {key: each for key, each in inner.items() if each != {}}
+    return [without_empty_maps(each) for each in value] if isinstance(value, list | tuple) else value
+
+
 def manifest(service: Mapping[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
     """The server-side apply body of the status. ``service``: the metadata of the VLLMService."""
     meta = {key: service[key] for key in ("namespace", "name")}

@@ -13,6 +13,8 @@ from tests.faults.world.world import World
 
 STOPPED_SECONDS: Final = 60.0
 JUMP_SECONDS: Final = 600.0
+JUMPED_SECONDS: Final = 60.0
+"""So soon after a jump all is as without it."""
 
 
 def lose_the_lease(world: World, _: Process) -> None:
@@ -34,11 +36,18 @@ def stop(world: World, process: Process) -> None:
     world.agenda.after(STOPPED_SECONDS, go_on)
 
 
-def _jump(seconds: float, index: int) -> Disturbance:
+def jumping(seconds: float, index: int) -> Disturbance:
+    """The operator's wall clock is set."""
+
     def jump(_: World, process: Process) -> None:
         process.clock.ahead_seconds = seconds
 
-    return Disturbance(f"clock jumps by {seconds:+.0f} s at write {index}", at_write(index, jump), extra_writes=0)
+    return Disturbance(
+        f"clock jumps by {seconds:+.0f} s at write {index}",
+        at_write(index, jump),
+        extra_writes=0,
+        within_seconds=JUMPED_SECONDS,
+    )
 
 
 def _lease_lost(calm: Outcome) -> Iterator[Disturbance]:
@@ -65,8 +74,8 @@ def _stopped(calm: Outcome) -> Iterator[Disturbance]:
 
 def _jumps(calm: Outcome) -> Iterator[Disturbance]:
     for index in range(calm.calls):
-        yield _jump(JUMP_SECONDS, index)
-        yield _jump(-JUMP_SECONDS, index)
+        yield jumping(JUMP_SECONDS, index)
+        yield jumping(-JUMP_SECONDS, index)
 
 
 def _second_install() -> Disturbance:

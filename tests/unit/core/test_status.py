@@ -7,6 +7,7 @@ from plimsoll.core.status import (
     FIGURES_EVERY_SECONDS,
     FigureBudget,
     change,
+    without_empty_maps,
 )
 
 BASE = {
@@ -108,3 +109,8 @@ def test_more_than_a_token_is_no_wait() -> None:
 def test_what_an_experiment_says_is_a_flip() -> None:
     assert change(BASE, _with(tuning={"experiment": {"phase": "Warming"}})) == "flip"
     assert change(_with(tuning={}), BASE) == "none"
+
+
+def test_no_empty_map_is_told_where_one_with_fields_may_have_been() -> None:
+    told = {"load": {"figures": {}, "days": [{"date": "2026-03-01", "more": {}}]}, "plan": {"a": {"b": {}}}, "n": 0}
+    assert without_empty_maps(told) == {"load": {"days": [{"date": "2026-03-01"}]}, "n": 0}
