@@ -46,7 +46,7 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     ),
     # Seen as it was before its first revision, the service was taken for new: its newest plan became its first.
     "a service of which nothing is seen is not new": ("plan change accepted", frozen(63)),
-    # No day of status.load.days was a past one any more, its figures became an empty map, and the API server refuses that
+    # No day of status.load.days was a past one any more, its figures became an empty map, which the API server refuses
     # in place of one with fields: no status was written before the clock was right again. (So it was after idle days.)
     "a status may lose its figures": ("scale up with demand", jumping(-600.0, 0)),
     # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
