@@ -1,7 +1,7 @@
 """Writing what a service owns: only where the intent changed or somebody edited it, never over what others own."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -124,15 +124,14 @@ class Children:
         """
         applied = Applied()
         try:
-            if not live:
-                await self._is_new(request, fleet)
+            absent = () if live else await self._absent(request, fleet)
             known: Object | None = live.get(address(fleet))
             for manifest in manifests:
                 if manifest["kind"] == fleet.kind:
-                    written = await self._apply(request, drift.stamp(manifest), live, applied, first=replicas)
+                    written = await self._apply(request, drift.stamp(manifest), live, applied, absent, first=replicas)
                     known = written or known
                 elif manifest["kind"] != DISRUPTION_BUDGETS.kind:
-                    await self._apply(request, drift.stamp(manifest), live, applied)
+                    await self._apply(request, drift.stamp(manifest), live, applied, absent)
             if replicas is not None:
                 await self._scale(request, fleet, replicas, known, applied)
             for manifest in manifests:
@@ -198,12 +197,13 @@ class Children:
         manifest: Mapping[str, Any],
         live: Live,
         applied: Applied,
+        absent: Collection[Kind] = (),
         *,
         first: int | None = None,
     ) -> Object | None:
         """Apply one child if its intent changed or somebody edited it, when it is our turn; what it became, or None.
 
-        ``first``: the count with which a fleet is made.
+        ``absent``: kinds that are certainly not there; ``first``: the count with which a fleet is made.
         """
         kind = _KIND_OF[manifest["apiVersion"], manifest["kind"]]
         name = manifest["metadata"]["name"]
@@ -211,7 +211,7 @@ class Children:
         written = None
         try:
             written = await self._bring_one(
-                request, slot, manifest, live.get((kind, name)), applied, new=not live, first=first
+                request, slot, manifest, live.get((kind, name)), applied, absent, first=first
             )
         except StoppedError as stopped:
             if kind is not DISRUPTION_BUDGETS or stopped.stop.problem is None:
@@ -227,8 +227,8 @@ class Children:
         manifest: Mapping[str, Any],
         known: Object | None,
         applied: Applied,
+        absent: Collection[Kind],
         *,
-        new: bool,
         first: int | None,
     ) -> Object | None:
         if unseen := self.unseen(slot.kind, request.namespace):
@@ -236,8 +236,7 @@ class Children:
         ours = known is not None and judge(known, request.name, request.uid).verdict == "ours"
         if ours and self._says_what_is_meant(slot, manifest, known):
             return None
-        # A revision's name is a hash of its content: nobody else has it, and of a new service nor have we.
-        if not ours and not (new and slot.kind is REVISIONS):
+        if not ours and slot.kind not in absent:
             known = await self._find(request, slot)
             manifest = _as_kept(manifest, known) if known and slot.kind is REVISIONS else manifest
         if known is not None:
@@ -303,15 +302,17 @@ class Children:
             raise StoppedError(Stop(Problem(reasons.NAME_CONFLICT.name, message)))
         return found
 
-    async def _is_new(self, request: Request, fleet: Workload) -> None:
-        """A service of which nothing is seen is new, or our listing is older than what we made: then any plan would be
-        its first. Raises ConflictError until it is seen.
+    async def _absent(self, request: Request, fleet: Workload) -> tuple[Kind, ...]:
+        """Of a service of which nothing is seen: the kinds that are not there. It is new, or our listing is older than
+        what we made, and any plan would be its first: ConflictError until it is seen.
         """
         kind, name = address(fleet)
         slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_CHILDREN)
         found = await self._find(request, slot)
         if found is not None and owner_of(found) == slot.service:
             raise ConflictError(f"{slot} exists, and is not listed yet")
+        # A revision's name is a hash of its content: nobody else has it, and of a new service nor have we.
+        return (REVISIONS,) if found else (REVISIONS, kind)
 
     async def _scale(
         self, request: Request, fleet: Workload, replicas: int, known: Object | None, applied: Applied
