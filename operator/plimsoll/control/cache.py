@@ -167,6 +167,11 @@ def owner_of(obj: Mapping[str, Any]) -> Key | None:
     return Key(meta.get("namespace", ""), name) if name else None
 
 
+def is_listed(obj: Mapping[str, Any]) -> bool:
+    """Whether a child has the label by which our watches and sweeps find it."""
+    return (obj["metadata"].get("labels") or {}).get(names.LABEL_MANAGED_BY) == names.MANAGED_BY
+
+
 def _version(meta: Mapping[str, Any]) -> int:
     """Resource versions of one API server are ordered numbers (stated by Kubernetes since 1.35)."""
     text = meta.get("resourceVersion", "0")

@@ -21,7 +21,7 @@ from plimsoll.adapters.ports import (
     UnreachableError,
 )
 from plimsoll.api import names, reasons
-from plimsoll.control.cache import Cache, Key, owner_of
+from plimsoll.control.cache import Cache, Key, is_listed, owner_of
 from plimsoll.control.stops import StoppedError, check_selector, unusable, why
 from plimsoll.control.turns import Slot, Stop, Turns
 from plimsoll.core import drift, rollout
@@ -309,7 +309,7 @@ class Children:
         kind, name = address(fleet)
         slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_CHILDREN)
         found = await self._find(request, slot)
-        if found is not None and owner_of(found) == slot.service:
+        if found is not None and owner_of(found) == slot.service and is_listed(found):
             raise ConflictError(f"{slot} exists, and is not listed yet")
         # A revision's name is a hash of its content: nobody else has it, and of a new service nor have we.
         return (REVISIONS,) if found else (REVISIONS, kind)
