@@ -4,7 +4,7 @@ PY := $(VENV)/bin/python
 # Files run side by side: the real-API ones mostly wait, each for a control plane of its own.
 TEST_WORKERS ?= 4
 
-.PHONY: help setup check generate kustomize test faults engine test-engine oracle engine-record engine-diff test-node e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
+.PHONY: help setup check generate kustomize test faults engine test-engine oracle engine-record engine-diff test-node test-experiments e2e-kind lab lab-down demo bench fuzz mutants audit-deps agreement
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
@@ -56,6 +56,9 @@ engine-diff: setup ## what changed for us between two recorded vLLM releases (ma
 
 test-node: setup ## the suite that needs a real kubelet: containerd and runc in namespaces of their own (root, Linux)
 	@$(PY) -m e2e.node
+
+test-experiments: setup ## a handful of experiments on a lab of their own; they compare latencies, so on a quiet machine
+	@$(PY) -m pytest e2e/experiments
 
 e2e-kind: setup ## the same suite on a kind cluster (needs kind and Docker; KIND_IMAGE= another Kubernetes)
 	@$(PY) -m e2e.kind

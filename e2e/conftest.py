@@ -1,6 +1,5 @@
 """A real control plane for the tests that ask for one: started once a session, a fresh namespace a test."""
 
-import os
 import secrets
 import signal
 from collections.abc import Iterator
@@ -20,18 +19,14 @@ NODE_MONITOR_GRACE_SECONDS = 25
 
 
 LONGEST_FIRST: Final = (
-    "test_experiments",
     "test_scaling",
+    "test_experiments",
     "test_operator",
     "test_metrics",
     "test_rollouts",
     "test_refusals",
 )
 """Minutes each; a file is one worker's."""
-
-MEASURED: Final = "test_experiments"
-"""Compares latencies of two pods, so its worker goes before the others, who mostly wait."""
-OTHERS_NICE: Final = 10
 
 # A runner in the background ignores Ctrl-C, and so would every process a test starts and then interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -53,12 +48,6 @@ def _when(item: pytest.Item) -> int:
     if not _needs_control_plane(item):
         return len(LONGEST_FIRST) + 1
     return LONGEST_FIRST.index(item.path.stem) if item.path.stem in LONGEST_FIRST else len(LONGEST_FIRST)
-
-
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Everybody else steps back, with all the processes that he starts."""
-    if item.path.stem != MEASURED and os.nice(0) == 0:
-        os.nice(OTHERS_NICE)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
