@@ -12,7 +12,7 @@ from tests.faults.world.world import World
 
 rig.load()
 SCENARIO = SCENARIOS["adoption refused"]
-EVERY = 12
+EVERY = 4
 
 
 def test_the_tree_finds_what_one_run_after_the_other_finds() -> None:

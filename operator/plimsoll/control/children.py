@@ -304,15 +304,23 @@ class Children:
 
     async def _absent(self, request: Request, fleet: Workload) -> tuple[Kind, ...]:
         """Of a service of which nothing is seen: the kinds that are not there. It is new, or our listing is older than
-        what we made, and any plan would be its first: ConflictError until it is seen.
+        what we made, and any plan would be its first: ConflictError until its revisions are seen.
         """
         kind, name = address(fleet)
         slot = Slot(Key(request.namespace, request.name), kind, name, names.MANAGER_CHILDREN)
         found = await self._find(request, slot)
         if found is not None and owner_of(found) == slot.service and is_listed(found):
-            raise ConflictError(f"{slot} exists, and is not listed yet")
+            await self._see(slot, found)
+            raise ConflictError(f"{slot} exists, and was not listed")
         # A revision's name is a hash of its content: nobody else has it, and of a new service nor have we.
         return (REVISIONS,) if found else (REVISIONS, kind)
+
+    async def _see(self, slot: Slot, fleet: Object) -> None:
+        """A fleet that was not listed, and before it the revisions that tell what it runs: not the one without them."""
+        selector = f"{names.LABEL_SERVICE}={slot.service.name}"
+        revisions = [each async for each in self._cluster.list(REVISIONS, slot.service.namespace, selector)]
+        for kind, seen in [*((REVISIONS, each) for each in revisions), *([(slot.kind, fleet)] if revisions else [])]:
+            self._cache.put(kind, seen)
 
     async def _scale(
         self, request: Request, fleet: Workload, replicas: int, known: Object | None, applied: Applied
