@@ -72,6 +72,21 @@ class Look:
         listed = self._api.get(f"{PREFIX[kind]}/namespaces/{self.namespace}/{kind}")
         return [{"kind": kind, **item} for item in listed["items"]]
 
+    def args(self, name: str) -> list[str]:
+        """Arguments of a Deployment's engine, each flag with its value, too."""
+        found = self.maybe("deployments", name)
+        args: list[str] = found["spec"]["template"]["spec"]["containers"][0]["args"] if found else []
+        return [
+            f"{arg}={after}" if not after.startswith("--") else arg
+            for arg, after in zip(args, [*args[1:], "--"], strict=True)
+        ] + args
+
+    def trials(self, name: str) -> str:
+        """All that the status says of experiments and of what they rest on; for a test's message."""
+        status = self.get("vllmservices", name)["status"]
+        conditions = [c for c in status["conditions"] if c["type"] in (names.EXPERIMENTING, names.METRICS_AVAILABLE)]
+        return f"{status.get('tuning')} {conditions} {status.get('observed')} {status.get('recommendation')}"
+
     def condition(self, name: str, kind: str) -> dict[str, Any]:
         return _condition(self.get("vllmservices", name), kind)
 

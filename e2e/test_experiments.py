@@ -72,42 +72,26 @@ def load(lab: Lab, look: Look, rate: float) -> Iterator[None]:
 def test_a_bad_sequence_cap_heals_itself_and_a_person_takes_it_back(lab: Lab, apply: Apply, look: Look) -> None:
     apply("svc", **BY_MISTAKE, tuning={"mode": "Auto", "allow": ["MaxNumSeqs"]})
     look.until("svc", "Ready", "True")
-    assert BEFORE in _args(look, "svc")
+    assert BEFORE in look.args("svc")
     spec = look.get("vllmservices", "svc")["spec"]
     with load(lab, look, rate=RATE):
         look.until("svc", names.EXPERIMENTING, "True", "Trying")
         eventually(lambda: {"svc-canary", "svc-control"} <= {d["metadata"]["name"] for d in look.all("deployments")})
-        assert AFTER in _args(look, "svc-canary")
-        assert _args(look, "svc-control") == _args(look, "svc")
+        assert AFTER in look.args("svc-canary")
+        assert look.args("svc-control") == look.args("svc")
         tracks = {pod["metadata"]["labels"][names.LABEL_TRACK] for pod in look.all("pods")}
         assert tracks <= {names.TRACK_MAIN, names.TRACK_CANARY, names.TRACK_CONTROL}
-        eventually(lambda: AFTER in _args(look, "svc"), within_seconds=220, otherwise=lambda: _story(look))
+        eventually(lambda: AFTER in look.args("svc"), within_seconds=220, otherwise=lambda: look.trials("svc"))
     look.until("svc", "Ready", "True")
     eventually(lambda: [d["metadata"]["name"] for d in look.all("deployments")] == ["svc"])
     told = look.get("vllmservices", "svc")
     assert told["spec"] == spec
     assert "time to first token -" in told["status"]["tuning"]["experiment"]["verdict"]
     lab.plane.kubectl("annotate", "vllm", "svc", "-n", look.namespace, f"{names.ANNOTATION_EXPERIMENT}=revert")
-    eventually(lambda: BEFORE in _args(look, "svc"), within_seconds=30, otherwise=lambda: _story(look))
-    eventually(lambda: _outcomes(look) == ["reverted"], within_seconds=120, otherwise=lambda: _story(look))
-
-
-def _args(look: Look, name: str) -> list[str]:
-    """Arguments of the engine, each flag with its value."""
-    found = look.maybe("deployments", name)
-    args = found["spec"]["template"]["spec"]["containers"][0]["args"] if found else []
-    return [
-        f"{arg}={after}" if not after.startswith("--") else arg
-        for arg, after in zip(args, [*args[1:], "--"], strict=True)
-    ] + args
+    eventually(lambda: BEFORE in look.args("svc"), within_seconds=30, otherwise=lambda: look.trials("svc"))
+    eventually(lambda: _outcomes(look) == ["reverted"], within_seconds=120, otherwise=lambda: look.trials("svc"))
 
 
 def _outcomes(look: Look) -> list[str]:
     past = look.get("vllmservices", "svc")["status"].get("tuning", {}).get("past", [])
     return [each["outcome"] for each in past]
-
-
-def _story(look: Look) -> str:
-    status = look.get("vllmservices", "svc")["status"]
-    conditions = [c for c in status["conditions"] if c["type"] in (names.EXPERIMENTING, names.METRICS_AVAILABLE)]
-    return f"{status.get('tuning')} {conditions} {status.get('observed')} {status.get('recommendation')}"

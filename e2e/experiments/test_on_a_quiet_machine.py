@@ -92,25 +92,25 @@ def load(lab: Lab, look: Look, name: str, *, at_once: int) -> Iterator[None]:
 def test_a_bad_sequence_cap_heals_itself_and_a_person_takes_it_back(lab: Lab, apply: Apply, look: Look) -> None:
     apply("svc", **BY_MISTAKE, podTemplate=_slowed(0.08), tuning=ONE_FLAG)
     look.until("svc", "Ready", "True")
-    assert BEFORE in _args(look, "svc")
+    assert BEFORE in look.args("svc")
     spec = look.get("vllmservices", "svc")["spec"]
     with load(lab, look, "svc", at_once=AT_ONCE):
         look.until("svc", names.EXPERIMENTING, "True", "Trying")
         eventually(lambda: {"svc-canary", "svc-control"} <= _deployments(look))
-        assert AFTER in _args(look, "svc-canary")
-        assert _args(look, "svc-control") == _args(look, "svc")
+        assert AFTER in look.args("svc-canary")
+        assert look.args("svc-control") == look.args("svc")
         tracks = {pod["metadata"]["labels"][names.LABEL_TRACK] for pod in look.all("pods")}
         assert tracks <= {names.TRACK_MAIN, names.TRACK_CANARY, names.TRACK_CONTROL}
         _kill_the_operator_in_the_middle_of_measuring(lab, look)
-        eventually(lambda: AFTER in _args(look, "svc"), within_seconds=220, otherwise=lambda: _story(look, "svc"))
+        eventually(lambda: AFTER in look.args("svc"), within_seconds=220, otherwise=lambda: look.trials("svc"))
     look.until("svc", "Ready", "True")
     eventually(lambda: _deployments(look) == {"svc"})
     told = look.get("vllmservices", "svc")
     assert told["spec"] == spec
     assert "time to first token -" in told["status"]["tuning"]["experiment"]["verdict"]
     lab.plane.kubectl("annotate", "vllm", "svc", "-n", look.namespace, f"{names.ANNOTATION_EXPERIMENT}=revert")
-    eventually(lambda: BEFORE in _args(look, "svc"), within_seconds=30, otherwise=lambda: _story(look, "svc"))
-    eventually(lambda: _outcome(look, "svc") == "reverted", within_seconds=120, otherwise=lambda: _story(look, "svc"))
+    eventually(lambda: BEFORE in look.args("svc"), within_seconds=30, otherwise=lambda: look.trials("svc"))
+    eventually(lambda: _outcome(look, "svc") == "reverted", within_seconds=120, otherwise=lambda: look.trials("svc"))
     _decide_all_of_it_again(lab, look)
 
 
@@ -127,7 +127,7 @@ def _decide_all_of_it_again(lab: Lab, look: Look) -> None:
 def _kill_the_operator_in_the_middle_of_measuring(lab: Lab, look: Look) -> None:
     """The next one finds the experiment in the status and its windows in Prometheus, and goes on."""
     assert lab.operator is not None
-    eventually(lambda: _measured_seconds(look, "svc") > 30, within_seconds=90, otherwise=lambda: _story(look, "svc"))
+    eventually(lambda: _measured_seconds(look, "svc") > 30, within_seconds=90, otherwise=lambda: look.trials("svc"))
     before = _experiment(look, "svc"), _uids(look, "svc")
     lab.operator.kill()
     lab.operator.await_ready()
@@ -144,7 +144,7 @@ def _let_each_fail(lab: Lab, look: Look) -> None:
             left.pop(name)(lab, look, name)
         return not left
 
-    eventually(all_failed, within_seconds=180, otherwise=lambda: "; ".join(_story(look, name) for name in left))
+    eventually(all_failed, within_seconds=180, otherwise=lambda: "; ".join(look.trials(name) for name in left))
 
 
 @dataclass(frozen=True)
@@ -224,10 +224,10 @@ def side(lab: Lab, kubectl: Kubectl) -> Iterator[Side]:
 )
 def test_a_canary_that_fails_changes_nothing_and_is_not_tried_again(side: Side, name: str, why: str) -> None:
     look = side.look
-    eventually(lambda: _outcome(look, name) == "rolled back", within_seconds=90, otherwise=lambda: _story(look, name))
+    eventually(lambda: _outcome(look, name) == "rolled back", within_seconds=90, otherwise=lambda: look.trials(name))
     assert look.get("vllmservices", name)["status"]["tuning"]["past"][-1]["why"].startswith(why)
     eventually(lambda: side.untouched(name))  # once canary and control are gone
-    assert BEFORE in _args(look, name)
+    assert BEFORE in look.args(name)
     assert side.beside(name) == {f"{name}-canary", f"{name}-control"}
     look.observed(name, "SequenceCapBound")  # as before: without canary and control many wait again
     said = look.until(name, names.EXPERIMENTING, "False", "NoExperiment")["message"]
@@ -261,16 +261,6 @@ def test_under_the_same_pressure_nothing_is_touched(side: Side, name: str, findi
 def _slowed(factor: float) -> Json:
     """Engines at so much of the usual speed (0.08: a step takes 0.15 s), so that few requests fill one."""
     return {"spec": {"containers": [{"name": "vllm", "env": [{"name": TIME_FACTOR, "value": str(factor)}]}]}}
-
-
-def _args(look: Look, name: str) -> list[str]:
-    """Arguments of the engine, each flag with its value."""
-    found = look.maybe("deployments", name)
-    args = found["spec"]["template"]["spec"]["containers"][0]["args"] if found else []
-    return [
-        f"{arg}={after}" if not after.startswith("--") else arg
-        for arg, after in zip(args, [*args[1:], "--"], strict=True)
-    ] + args
 
 
 def _generation(look: Look, name: str) -> int:
@@ -315,9 +305,3 @@ def _outcome(look: Look, name: str) -> str:
     past = look.get("vllmservices", name)["status"].get("tuning", {}).get("past", [])
     assert len(past) <= 1
     return past[0]["outcome"] if past else ""
-
-
-def _story(look: Look, name: str) -> str:
-    status = look.get("vllmservices", name)["status"]
-    conditions = [c for c in status["conditions"] if c["type"] in (names.EXPERIMENTING, names.METRICS_AVAILABLE)]
-    return f"{status.get('tuning')} {conditions} {status.get('observed')} {status.get('recommendation')}"

@@ -182,9 +182,6 @@ def _experiment_rows(tuning: Object) -> Iterator[tuple[str, ...]]:
     if lent := _part(tuning, "lent"):
         count = f"{lent.get('replicas')} of {lent.get('of')} replicas lent"
         yield "now", count, "the fleet is whole again once canary and control are gone"
-    if lent := _part(tuning, "lent"):
-        count = f"{lent.get('replicas')} of {lent.get('of')} replicas lent"
-        yield "now", count, "the fleet is whole again once canary and control are gone"
 
 
 def _tried(experiment: Object) -> str:

@@ -64,10 +64,9 @@ class Beginnings:
         opening = Opening(tuple(sorted(by_itself(seen.request))), wish.startswith("approve"), ended, now, self.timing)
         if not opening.allows(proposal.setting):
             return Beginning()
-        early = opening.early
         freeze = self._freeze(seen, now)
         left = "a quality gate of the last experiment is still there" if self._leftovers(seen) else ""
-        if why_not := early or (freeze.why(now) if freeze else "") or _unfit(seen) or left:
+        if why_not := opening.early or (freeze.why(now) if freeze else "") or _unfit(seen) or left:
             return Beginning(why_not=why_not)
         loan = await self.room(seen, seen.target)
         if isinstance(loan, str):

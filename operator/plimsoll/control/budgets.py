@@ -33,6 +33,10 @@ class Budgets:
         """What a service holds and wants now."""
         self._claims[key] = (product, claim)
 
+    def shares(self, product: str) -> bool:
+        """Whether the services that ask for it share what there is."""
+        return self.inventory().of(product).shared_gpus is not None
+
     def limit(self, key: Key, product: str) -> Limits | None:
         """What the others leave to a service; None where nothing is shared."""
         budget = self.inventory().of(product).shared_gpus

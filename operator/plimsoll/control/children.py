@@ -319,8 +319,10 @@ class Children:
         """A fleet that was not listed, and before it the revisions that tell what it runs: not the one without them."""
         selector = f"{names.LABEL_SERVICE}={slot.service.name}"
         revisions = [each async for each in self._cluster.list(REVISIONS, slot.service.namespace, selector)]
-        for kind, seen in [*((REVISIONS, each) for each in revisions), *([(slot.kind, fleet)] if revisions else [])]:
-            self._cache.put(kind, seen)
+        for revision in revisions:
+            self._cache.put(REVISIONS, revision)
+        if revisions:
+            self._cache.put(slot.kind, fleet)
 
     async def _scale(
         self, request: Request, fleet: Workload, replicas: int, known: Object | None, applied: Applied

@@ -133,7 +133,7 @@ class Reconciler:
         return await self._act(key, service, request)
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
-        mark, live = self.cache.mark(), self.cache.children(key)
+        live = self.cache.children(key)
         kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
         request, load = self.traffic.look(key, request, (service.get("status") or {}).get("load") or {})
         request = await self.experiments.tuned(service, request.lasting(restarted(kept)), kept)
@@ -148,8 +148,7 @@ class Reconciler:
         if target.revision:
             step, hand = self._step(seen, target.revision, size, policy)
             applied = await self._apply(request, seen, target.revision, step, hand, live, size.ours)
-        after = live if self.cache.mark() == mark else self.cache.children(key)
-        now = replace(seen, fleets=self._fleets(request, target, after))
+        now = replace(seen, fleets=self._fleets(request, target, self.cache.children(key)))
         if self._unseen(key, now.fleets):
             return FIRST_LOOK_SECONDS
         facts, again = self._facts(request, now, size, step, applied, policy)

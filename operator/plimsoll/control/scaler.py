@@ -243,9 +243,8 @@ class Scaler:
     def _restless(self, fleet: Fleet, memory: _Memory, count: int, bounds: Limits) -> bool:
         if not fleet.auto:
             return False
-        shared = self.budgets.limit(fleet.key, fleet.product) is not None
         falls = count > max(1, bounds.least) and (memory.history is None or memory.history.may_fall_below(count))
-        return shared or falls or bounds.least == 0 or fleet.lent.trying
+        return self.budgets.shares(fleet.product) or falls or bounds.least == 0 or fleet.lent.trying
 
     def _note(self, memory: _Memory, entry: Entry | None) -> None:
         if entry is not None and all(

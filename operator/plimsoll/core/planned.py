@@ -12,9 +12,9 @@ from typing import Any, Final
 
 from plimsoll.api.quality_gate import QualityGateSpec
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
-from plimsoll.core.drift import digest
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
+from plimsoll.core.plan.extra_args import by_flag
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import ModelConfig, bundled_config
 from plimsoll.core.plan.result import Plan, Refusal, to_json
@@ -62,7 +62,7 @@ class Model:
         if not self.digest:
             return None
         config = self.config or bundled_config(model_id)
-        if config is None or digest(asdict(config)) != self.digest:
+        if config is None or config.mark != self.digest:
             raise ValueError(f"another configuration of {model_id} was planned with, which is not in the log")
         return config
 
@@ -103,7 +103,7 @@ def chosen(plan: Plan) -> dict[str, Any]:
 
 def otherwise(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     """What is another in the second choice, a flag at a time."""
-    was, now = ({**_flags(each.get("args") or ()), **each} for each in (before, after))
+    was, now = ({**by_flag(each.get("args") or ()), **each} for each in (before, after))
     for key in sorted((was.keys() | now.keys()) - {"args"}):
         if was.get(key) != now.get(key):
             yield f"{key} {was.get(key, 'unset')} -> {now.get(key, 'unset')}"
@@ -134,23 +134,10 @@ def _model(asked: Asked) -> Model:
     config = asked.config
     if config is None:
         return NO_MODEL
-    told = asdict(config)
-    known = config == bundled_config(asked.spec.model.id) or len(json.dumps(told)) > LONGEST_CONFIG
-    return Model(digest(told), None if known else config)
+    known = config == bundled_config(asked.spec.model.id) or len(json.dumps(asdict(config))) > LONGEST_CONFIG
+    return Model(config.mark, None if known else config)
 
 
 def _public(known: Inventory) -> Inventory:
     policy = known.policy.model_copy(update={"defaults": PodPolicy().defaults})
     return replace(known, policy=policy, priorities={})
-
-
-def _flags(args: Sequence[str]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    flag = ""
-    for arg in args:
-        if arg.startswith("--"):
-            flag, _, value = arg.partition("=")
-            found[flag] = value
-        else:
-            found[flag] = f"{found.get(flag, '')} {arg}".strip()
-    return found

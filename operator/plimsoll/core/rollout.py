@@ -17,6 +17,7 @@ from plimsoll.core.manifests.revision import Revision, current, new_revision
 from plimsoll.core.manifests.service import network_service
 from plimsoll.core.manifests.workload import workload
 from plimsoll.core.plan.correction import NOTHING_LEARNED, Correction
+from plimsoll.core.plan.extra_args import by_flag
 from plimsoll.core.plan.result import Plan, Refusal, to_json
 from plimsoll.core.request import Request
 from plimsoll.core.steps import Step
@@ -244,7 +245,7 @@ def _update(running: Revision, fresh: Revision) -> Problem | None:
 
 def _changed_flags(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     """Each flag that differs, with both values; the rest of an argv is no news."""
-    old, new = _by_flag(before), _by_flag(after)
+    old, new = by_flag(before), by_flag(after)
     for flag in [*old, *(flag for flag in new if flag not in old)]:
         if flag not in new:
             yield f"{flag} dropped"
@@ -252,16 +253,3 @@ def _changed_flags(before: Sequence[str], after: Sequence[str]) -> Iterator[str]
             yield f"{flag} {new[flag]}".rstrip() + " added"
         elif old[flag] != new[flag]:
             yield f"{flag}: {old[flag]} -> {new[flag]}"
-
-
-def _by_flag(args: Sequence[str]) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
-    values: list[str] = []
-    for arg in args:
-        if arg.startswith("--"):
-            flag, _, value = arg.partition("=")
-            values = found.setdefault(flag, [])
-            values += [value] if value else []
-        else:
-            values.append(arg)
-    return {flag: " ".join(values) for flag, values in found.items()}

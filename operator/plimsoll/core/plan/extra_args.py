@@ -214,3 +214,17 @@ def _check_shutdown(given: Mapping[str, Argument]) -> None:
 
 def _short(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def by_flag(args: Sequence[str]) -> dict[str, str]:
+    """An argv by flag, with all values that each is given; what stands before the first flag is left out."""
+    found: dict[str, list[str]] = {}
+    values: list[str] = []
+    for arg in args:
+        if arg.startswith("--"):
+            flag, _, value = arg.partition("=")
+            values = found.setdefault(flag, [])
+            values += [value] if value else []
+        else:
+            values.append(arg)
+    return {flag: " ".join(values) for flag, values in found.items()}

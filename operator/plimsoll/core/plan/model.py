@@ -24,8 +24,8 @@ class ModelConfig:
     @cached_property
     def mark(self) -> str:
         """What it says, in short: what was planned from another one is another plan."""
-        own = digest([self.origin, self.config, self.quant_config])
-        return f"{own} {self.draft.mark}" if self.draft else own
+        draft = self.draft.mark if self.draft else ""
+        return digest([self.origin, self.config, self.quant_config, self.weights_bytes, draft])
 
 
 @lru_cache(maxsize=32)
