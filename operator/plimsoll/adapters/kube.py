@@ -96,7 +96,9 @@ async def load_configuration(kubeconfig: str = "", context: str = "") -> Configu
         return await _load(kubeconfig, context)
     except (config.ConfigException, OSError, yaml.YAMLError, *_STUMBLES) as error:
         where = kubeconfig or "the pod's service account or ~/.kube/config"
-        raise CredentialsError(f"no usable Kubernetes credentials in {where}: {error}") from error
+        # The library's own words where it did not expect what is in the file say nothing to a person.
+        why = "it is empty, or a part of it is not as in a kubeconfig" if isinstance(error, _STUMBLES) else error
+        raise CredentialsError(f"no usable Kubernetes credentials in {where}: {why}") from error
 
 
 async def _load(kubeconfig: str, context: str) -> Configuration:

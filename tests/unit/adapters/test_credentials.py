@@ -50,3 +50,10 @@ async def test_an_unusable_kubeconfig_is_one_sentence(tmp_path: Path, text: str)
     path.write_text(text)
     with pytest.raises(CredentialsError, match=f"no usable Kubernetes credentials in {path}"):
         await load_configuration(str(path))
+
+
+async def test_an_empty_kubeconfig_is_called_empty(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("")
+    with pytest.raises(CredentialsError, match="it is empty, or a part of it is not as in a kubeconfig"):
+        await load_configuration(str(path))
