@@ -4,7 +4,7 @@
     python -m tools.mutants --goal 100 deciders          the list below
     python -m tools.mutants --sample 40 core             at most 40 mutants of each module of the folder
 
-A module's tests are those that import it; a survivor is shown to those that import what imports it, too.
+A module's tests are those of its name, those that import it, then, level by level, those that import what imports it.
 """
 
 import argparse
@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -132,22 +132,24 @@ def _conditions(node: ast.AST) -> Iterator[tuple[str, str, object]]:
 def importers(module: str, paths: Sequence[Path]) -> list[Path]:
     """The files that import a module by its name."""
     package, _, name = module.rpartition(".")
-    said = re.compile(rf"{re.escape(module)}\b|from {re.escape(package)} import [^\n]*\b{name}\b")
+    itself = rf"(?:from|import) {re.escape(module)}(?![\w.])"
+    by_name = rf"from {re.escape(package)} import (?:\([^)]*|[^\n(]*)\b{name}\b"
+    said = re.compile(rf"^\s*(?:{itself}|{by_name})", re.MULTILINE)
     return [path for path in paths if said.search(path.read_text(encoding="utf-8"))]
 
 
 def _module(path: Path) -> str:
-    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
-def _indirect(module: str) -> list[Path]:
-    """Tests of what imports the module, and of what imports that."""
+def _further(module: str) -> Iterator[list[Path]]:
+    """Tests of what imports the module, of what imports that, and so on."""
+    sources = sorted(PACKAGE.rglob("*.py"))
     known, level = {module}, [module]
-    for _ in range(2):
-        sources = [path for each in level for path in importers(each, sorted(PACKAGE.rglob("*.py")))]
-        level = sorted({_module(path) for path in sources} - known)
+    while level:
+        level = sorted({_module(path) for each in level for path in importers(each, sources)} - known)
         known |= set(level)
-    return sorted({test for each in known for test in importers(each, TESTS)})
+        yield sorted({test for each in level for test in importers(each, TESTS)})
 
 
 @dataclass(frozen=True)
@@ -172,17 +174,19 @@ def examine(path: Path, sample: int, seed: int, stages: int, longest_seconds: fl
         found = Random(seed).sample(found, sample)  # noqa: S311 - the same sample for the same seed
     alive = found
     for tests in islice(_stages(module), stages):
-        alive = _survivors(tests, module, path, alive, longest_seconds) if alive and tests else alive
+        alive = _survivors(tests, module, path, alive, longest_seconds) if alive else alive
     return Found(module, len(found), tuple(alive))
 
 
 def _stages(module: str) -> Iterator[list[Path]]:
-    """Tests from the nearest to the farthest: most mutants end at the first."""
+    """Tests from the nearest to the farthest, each once: most mutants end at the first."""
     direct, own = importers(module, TESTS), f"test_{module.rpartition('.')[2]}"
     nearest = [test for test in direct if test.stem == own or test.stem.startswith(f"{own}_")]
-    yield nearest
-    yield [test for test in direct if test not in nearest]
-    yield [test for test in _indirect(module) if test not in direct]
+    had: set[Path] = set()
+    for tests in chain([nearest, direct], _further(module)):
+        if fresh := [test for test in tests if test not in had]:
+            had |= set(fresh)
+            yield fresh
 
 
 def _survivors(
@@ -221,7 +225,7 @@ def main() -> int:
     parser.add_argument("modules", nargs="*", default=["deciders"])
     parser.add_argument("--sample", type=int, default=0, help="at most so many mutants a module; 0: all")
     parser.add_argument(
-        "--stages", type=int, default=3, help="1: tests of its name; 2: and those that import it; 3: all"
+        "--stages", type=int, default=3, help="groups of tests, from the nearest: of its name, that import it, ..."
     )
     parser.add_argument(
         "--longest", type=float, default=math.inf, help="seconds of CPU; tests that take longer are left out"
