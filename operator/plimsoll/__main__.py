@@ -11,6 +11,7 @@ import sys
 from functools import partial
 
 from plimsoll import handlers, metrics, probes
+from plimsoll.adapters import heap
 from plimsoll.adapters.activation_file import read_activation_file
 from plimsoll.adapters.clock import SystemClock
 from plimsoll.adapters.inventory import InventoryFile
@@ -62,7 +63,8 @@ async def _run(operator: Operator, cluster: KubeCluster) -> None:
     health = operator.health
     app = probes.application(health.alive, health.ready, metrics.REGISTRY, operator.refresh_metrics)
     server = await probes.serve(app, settings.http_host, settings.http_port)
-    tasks = [asyncio.create_task(part, name=name) for name, part in operator.parts()]
+    parts = [*operator.parts(), ("heap", heap.keep_small())]
+    tasks = [asyncio.create_task(part, name=name) for name, part in parts]
     log.info("started; probes and metrics on port %d", settings.http_port)
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait([stopping, *tasks], return_when=asyncio.FIRST_COMPLETED)
@@ -97,6 +99,7 @@ def main() -> int:
         print(error, file=sys.stderr)  # noqa: T201 - there is no logging yet
         return 2
     configure_logging(settings.log_format, settings.log_level)
+    heap.bound()
     try:
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(serve(settings))

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -115,6 +115,23 @@ def registry(tell: Callable[[Change], object]) -> kopf.OperatorRegistry:
     return handlers
 
 
+class NothingKept(kopf.DiffBaseStorage):
+    """Kopf copies the whole object at every event, to compare it with what change handlers have seen. We have none."""
+
+    def build(self, *, body: kopf.Body, extra_fields: Iterable[Any] | None = None) -> kopf.BodyEssence:
+        """Nothing of it."""
+        del body, extra_fields
+        return kopf.BodyEssence()
+
+    def fetch(self, *, body: kopf.Body) -> None:
+        """Nothing was kept."""
+        del body
+
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Keep nothing: annotations are the user's."""
+        del body, patch, essence
+
+
 def settings(request_timeout_seconds: float) -> kopf.OperatorSettings:
     """Kopf's settings; each differs from the default for a measured reason (operator-practice, part A.2)."""
     chosen = kopf.OperatorSettings()
@@ -130,4 +147,5 @@ def settings(request_timeout_seconds: float) -> kopf.OperatorSettings:
     # Kopf would SIGKILL the whole process so long after it was ended, also when only the lead was lost.
     chosen.process.ultimate_exiting_timeout = None
     chosen.persistence.finalizer = f"{names.GROUP}/unused"
+    chosen.persistence.diffbase_storage = NothingKept()
     return chosen

@@ -1,4 +1,7 @@
-"""How soon to look again at pods that wait for something: often at first, then ever less while nothing changes."""
+"""How soon to look again at pods that wait for something: after as long again as they have waited so.
+
+What a pod itself shows comes with its events; a look finds what only others tell of it, such as a volume not mounted.
+"""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,8 +12,6 @@ from plimsoll.core.pods import PodState
 LEAST_SECONDS: Final = 15.0
 MOST_SECONDS: Final = 600.0
 """As often as a sweep looks at everything."""
-_SHARE: Final = 0.5
-"""Of the time they have been waiting so."""
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Patience:
         shown, (before, since) = hash(pods), self._since.get(key, (0, now))
         since = since if shown == before and since <= now else now
         self._since[key] = shown, since
-        return min(MOST_SECONDS, max(LEAST_SECONDS, _SHARE * (now - since)))
+        return min(MOST_SECONDS, max(LEAST_SECONDS, now - since))
 
     def forget(self, key: Key) -> None:
         """The service is gone."""
