@@ -7,8 +7,9 @@
 import os
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
@@ -19,7 +20,7 @@ from tests.faults import rig
 from tests.faults.rig.campaign import CAMPAIGNS, run
 from tests.faults.rig.machine import MACHINE, Machine
 from tests.faults.rig.run import Verdict
-from tests.faults.rig.scenario import SCENARIOS
+from tests.faults.rig.scenario import SCENARIOS, Scenario
 from tests.faults.world.pace import virtual_minutes_per_second
 
 SHOWN = 3
@@ -54,21 +55,31 @@ def main(arguments: list[str]) -> int:
     chosen = [c for name, c in CAMPAIGNS.items() if not arguments or any(part in name for part in arguments)]
     rows = {campaign.name: Row(campaign.name) for campaign in chosen}
     about = os.environ.get("SCENARIOS", "").split(",")
-    for scenario in [s for name, s in SCENARIOS.items() if any(_means(part, name) for part in about)]:
-        began, spent, failed = time.monotonic(), _spent_seconds(), []
-        for name, verdict in run(scenario, chosen, at_once, every=every):
-            rows[name].add(verdict)
-            failed += [verdict] if verdict.wrong else []
-        took = f"{time.monotonic() - began:.0f} s, {_spent_seconds() - spent:.0f} of them computing"
-        console.print(f"{scenario.name}: {len(failed)} failed, {took}")
-        for verdict in failed[:SHOWN]:
-            console.print(
-                f"  {verdict.case}", *(f"    {line[:500]}" for line in verdict.wrong[:4]), sep="\n", markup=False
-            )
-    if walks := int(os.environ.get("WALKS", str(max(1, 200 // every)))):
+    ended = False
+    try:
+        for scenario in [s for name, s in SCENARIOS.items() if any(_means(part, name) for part in about)]:
+            _try(console, scenario, rows, partial(run, scenario, chosen, at_once, every=every))
+    except KeyboardInterrupt:
+        console.print("ended early: the table counts what was done")
+        ended = True
+    if not ended and (walks := int(os.environ.get("WALKS", str(max(1, 200 // every))))):
         rows[MIXED] = _mixed(console, walks)
     console.print(_table(rows.values()))
-    return 0 if all(row.cases == row.converged for row in rows.values()) else 1
+    return 0 if not ended and all(row.cases == row.converged for row in rows.values()) else 1
+
+
+def _try(
+    console: Console, scenario: Scenario, rows: Mapping[str, Row], cases: Callable[[], Iterator[tuple[str, Verdict]]]
+) -> None:
+    """All cases of one scenario, and what it took."""
+    began, spent, failed = time.monotonic(), _spent_seconds(), []
+    for name, verdict in cases():
+        rows[name].add(verdict)
+        failed += [verdict] if verdict.wrong else []
+    took = f"{time.monotonic() - began:.0f} s, {_spent_seconds() - spent:.0f} of them computing"
+    console.print(f"{scenario.name}: {len(failed)} failed, {took}")
+    for verdict in failed[:SHOWN]:
+        console.print(f"  {verdict.case}", *(f"    {line[:500]}" for line in verdict.wrong[:4]), sep="\n", markup=False)
 
 
 def _means(part: str, name: str) -> bool:
@@ -95,7 +106,7 @@ def _mixed(console: Console, walks: int) -> Row:
 def _table(rows: Iterable[Row]) -> Table:
     table = Table("class", "cases", "converged", "worst extra writes", "worst recovery")
     for row in rows:
-        share = f"{row.converged} ({row.converged / max(1, row.cases):.1%})"
+        share = f"{row.converged} ({row.converged / row.cases:.1%})" if row.cases else "-"
         table.add_row(row.name, str(row.cases), share, str(row.extra_writes), f"{row.late_seconds:.0f} s")
     return table
 

@@ -17,6 +17,8 @@ Key = TypeVar("Key", bound=Hashable)
 BACKOFF_BASE_SECONDS = 1.0
 CONFLICT_BASE_SECONDS = 0.05
 BACKOFF_MAX_SECONDS = 60.0
+SOONEST_SECONDS = 0.001
+"""A time that is all but over by a rounding error ends by then; asked for again at once it might be asked for ever."""
 MOST_BEHIND_SECONDS = 300.0
 """So long at most who has time waits behind all others."""
 EVENT_GAP_SECONDS = 1.0
@@ -84,7 +86,7 @@ class WorkQueue(Generic[Key]):
 
     def add_after(self, key: Key, seconds: float) -> None:
         """Put the key in line later; of several wishes the earliest counts."""
-        due = self._monotonic() + seconds
+        due = self._monotonic() + max(seconds, SOONEST_SECONDS)
         if due >= self._due.get(key, float("inf")):
             return
         self._due[key] = due
@@ -157,4 +159,4 @@ class WorkQueue(Generic[Key]):
                 self.add(key)
 
     def _next_due_seconds(self) -> float | None:
-        return max(self._later[0][0] - self._monotonic(), 0.001) if self._later else None
+        return max(self._later[0][0] - self._monotonic(), SOONEST_SECONDS) if self._later else None

@@ -52,12 +52,13 @@ def differs(desired: Mapping[str, Any], live: Mapping[str, Any]) -> str | None:
 
 def differences(desired: Any, live: Any, at: Path = ()) -> Iterator[Path]:  # noqa: ANN401 - JSON
     """Paths of all fields in which the live object is not what we want."""
-    if isinstance(desired, dict | Mapping):
-        yield from _mapping(desired, live, at)
+    if desired is None or isinstance(desired, str | int | float):  # the most by far, and the quickest to tell
+        if not _same_scalar(desired, live):
+            yield at
     elif isinstance(desired, list | tuple):
         yield from _sequence(desired, live, at)
-    elif not _same_scalar(desired, live):
-        yield at
+    else:
+        yield from _mapping(desired, live, at)
 
 
 def written(path: Path) -> str:

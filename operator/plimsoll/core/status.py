@@ -57,6 +57,8 @@ def without_empty_maps(value: Any) -> Any:  # noqa: ANN401 - JSON
     Where one takes the place of a map whose last field goes, a server-side apply leaves a null, which the schema
     refuses: the status would never be written again. Found by the rig (a clock set back over midnight).
     """
+    if value is None or isinstance(value, str | int | float):  # the most by far, and the quickest to tell
+        return value
     if isinstance(value, Mapping):
         inner = {key: without_empty_maps(each) for key, each in value.items()}
         return {key: each for key, each in inner.items() if each != {}}

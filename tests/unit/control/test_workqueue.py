@@ -140,6 +140,19 @@ async def test_of_several_delays_the_earliest_counts(queue: WorkQueue[str], cloc
     assert len(queue) == 0
 
 
+async def test_a_time_that_is_over_but_for_a_rounding_error_ends(queue: WorkQueue[str], clock: FakeTime) -> None:
+    """Found by the rig: a key was worked on for ever, since adding the rest of its time did not move the clock."""
+    clock.seconds = 1562.3900029999998
+    queue.add_after("a", 5.3290705182007514e-14)
+    getter = asyncio.create_task(queue.get())
+    await asyncio.sleep(0)
+    assert not getter.done()
+    clock.seconds += 0.001
+    queue.add("b")
+    assert await getter == "b"
+    assert await queue.get() == "a"
+
+
 async def test_a_waiting_worker_wakes_for_a_new_key(queue: WorkQueue[str]) -> None:
     getter = asyncio.create_task(queue.get())
     await asyncio.sleep(0)

@@ -152,11 +152,11 @@ _OUTSIDE = {
 
 def to_json(value: Any) -> Any:  # noqa: ANN401 - any dataclass of this module
     """The contract's JSON of a plan or a part of it: camelCase keys, None and empty notes left out."""
+    if value is None or isinstance(value, str | int | float):  # the most by far, and the quickest to tell
+        return value
     if is_dataclass(value) and not isinstance(value, type):
         pairs = ((key, to_json(getattr(value, name))) for key, name in _keys(type(value)))
         return {k: v for k, v in pairs if v is not None}
-    if isinstance(value, str | int | float):
-        return value
     if isinstance(value, Mapping):
         return {k: to_json(v) for k, v in value.items()}
     return [to_json(v) for v in value] if isinstance(value, Sequence) else value
