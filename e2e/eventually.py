@@ -9,7 +9,7 @@ Answer = TypeVar("Answer")
 SHORTEST_SECONDS: Final = 0.1
 LONGEST_SECONDS: Final = 0.4
 SHARE: Final = 1 / 25
-"""A pause is this share of the wait so far: what comes soon is seen soon, and who waits long takes no CPU from others."""
+"""A pause is this share of the wait so far: what comes soon is seen soon, who waits long takes little CPU."""
 
 
 def eventually(
