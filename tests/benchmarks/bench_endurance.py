@@ -18,9 +18,8 @@ from random import Random
 from statistics import linear_regression
 from typing import Final
 
-from prometheus_client import REGISTRY
-
 from plimsoll.adapters.ports import SERVICES
+from plimsoll.metrics import REGISTRY
 from tests.benchmarks.report import figure
 from tests.faults.world.connection import Connection
 from tests.faults.world.process import Process
