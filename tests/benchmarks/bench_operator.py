@@ -148,7 +148,10 @@ async def _restart(operator: Operator) -> None:
 
 
 async def _bare(admin: KubeCluster) -> float:
-    """The same server-side applies by a client that decides nothing: copies of what the operator made."""
+    """The same server-side applies by a client that decides nothing: copies of what the operator made.
+
+    A status twice, as the operator does: that it is planned, and that its pods find no node. Its Events are left out.
+    """
     model = await admin.get(SERVICES, "many", "svc-0000")
     children = [c for kind in CHILDREN async for c in _of(admin, kind, "svc-0000")]
     began = time.perf_counter()
@@ -159,8 +162,9 @@ async def _bare(admin: KubeCluster) -> float:
         for kind, child in children:
             await admin.apply(kind, _renamed(child, created), names.MANAGER_CHILDREN)
         meta = {"namespace": "bare", "name": name}
-        status = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "status": model["status"]}
-        await admin.apply(SERVICES, status, names.MANAGER_STATUS, subresource="status")
+        for told in ({**model["status"], "summary": {"replicas": "0/0"}}, model["status"]):
+            status = {"apiVersion": names.API_VERSION, "kind": names.KIND, "metadata": meta, "status": told}
+            await admin.apply(SERVICES, status, names.MANAGER_STATUS, subresource="status")
 
     await spread(WORKERS, range(COUNT), one)
     return time.perf_counter() - began
