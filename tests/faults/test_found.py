@@ -49,6 +49,9 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     # No day of status.load.days was a past one any more, its figures became an empty map, which the API server refuses
     # in place of one with fields: no status was written before the clock was right again. (So it was after idle days.)
     "a status may lose its figures": ("scale up with demand", jumping(-600.0, 0)),
+    # After a restart the first plan was made before anybody had read what the statuses keep: PlanUpdateAvailable was
+    # taken back, and said again half a minute later.
+    "what pods have taught outlives an operator": ("quality gate that passes", crashing((13, "before"), (0, "after"))),
     # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
     "what an engine's pool is stays said": ("demand that stays", moody("away at every other tick")),
 }

@@ -31,6 +31,7 @@ from plimsoll.control.optional import OptionalKinds
 from plimsoll.control.planning import Planner
 from plimsoll.control.pools import Pools, Speeds
 from plimsoll.control.postmortem import Postmortem
+from plimsoll.control.recollection import recollect
 from plimsoll.control.reconciler import Reconciler
 from plimsoll.control.report import Reporter
 from plimsoll.control.sampler import Asking, Sampler
@@ -237,6 +238,7 @@ class Operator:
         await self.sweep.take_over(self.elector.led_since_seconds)
         await self.optional.known.wait()
         self._start_over()
+        recollect(self.cache, self.observer)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._part("loop", partial(self.loop.run, self.settings.workers)), name="loop")

@@ -20,7 +20,7 @@ from plimsoll.core.replica import capacity_of
 from plimsoll.core.request import Request
 from plimsoll.core.sampling import Sampling
 from plimsoll.core.signals import FleetView, Signal
-from plimsoll.core.speed import Clock
+from plimsoll.core.speed import Clock, Speed
 from plimsoll.core.steady import Steady, Verdict
 
 _SPECULATION: Final = "--speculative-config"
@@ -58,6 +58,12 @@ class Observer:
         """Another operator has led meanwhile: what was remembered may not be so any more."""
         self._memories.clear()
 
+    def recall(self, key: Key, model: str, revision: Revision, before: Mapping[str, Any]) -> None:
+        """What an earlier process learned from the service's pods, by the ``status.observed`` that it wrote."""
+        if self._sampler.configured:
+            self._memories[key] = memory = _recalled(before)
+            self._teach(key, model, revision, memory)
+
     def observe(
         self,
         key: Key,
@@ -75,7 +81,7 @@ class Observer:
             said = availability.without_prometheus()
             return Observed(said, replace(said, message="without Prometheus no latency is known"))
         found, look = self._sampler.newest, self._sampler.look(key)
-        memory = self._memories.get(key) or _Memory(pool=pools.told(before or {}), clock=speed.begin(before or {}))
+        memory = self._memories.get(key) or _recalled(before or {})
         if revision is None:
             return Observed()
         if found is not None and look is not None and found.tick != memory.tick:
@@ -85,11 +91,7 @@ class Observer:
             self._memories[key] = memory
             _show(key, revision, case, memory)
             _show_finding(key, earlier.finding.said, memory.finding.said)
-        mine = memory.pool if memory.pool and memory.pool.key == revision.plan.get("poolKey") else None
-        timed = memory.clock.said if memory.clock.key == revision.plan.get("stepKey") else None
-        model, image = request.spec.model.id, image_of(revision.template)
-        self._pools.note(key, model, image, mine)
-        self._speeds.note(key, model, image, timed)
+        mine, timed = self._teach(key, request.spec.model.id, revision, memory)
         return Observed(
             memory.available.said,
             memory.slo.said,
@@ -99,6 +101,15 @@ class Observer:
             memory.finding.said,
             memory.figures,
         )
+
+    def _teach(self, key: Key, model: str, revision: Revision, memory: _Memory) -> tuple[Pool | None, Speed | None]:
+        """What is known of the revision's own engine: it counts for whoever plans the same one."""
+        mine = memory.pool if memory.pool and memory.pool.key == revision.plan.get("poolKey") else None
+        timed = memory.clock.said if memory.clock.key == revision.plan.get("stepKey") else None
+        image = image_of(revision.template)
+        self._pools.note(key, model, image, mine)
+        self._speeds.note(key, model, image, timed)
+        return mine, timed
 
     def _taught(self, memory: _Memory, view: FleetView, plan: Mapping[str, Any], at_seconds: float) -> _Memory:
         window = self._sampler.windows.latency_seconds
@@ -114,6 +125,10 @@ class Observer:
             any(str(arg).startswith(_SPECULATION) for arg in revision.plan["choice"].get("args", ())),
         )
         return Case(view, capacity, targets, self._sampler.windows)
+
+
+def _recalled(before: Mapping[str, Any]) -> _Memory:
+    return _Memory(pool=pools.told(before), clock=speed.begin(before))
 
 
 def _after(memory: _Memory, found: Sampling, case: Case, namespace: str) -> _Memory:

@@ -1,6 +1,6 @@
 """What the pods of all services teach about their engines, for whoever plans the same engine.
 
-Nothing is kept beside the services' own statuses: after a restart each is read back with the first look at its service.
+Nothing is kept beside the services' own statuses: after a restart they are read back before the first plan is made.
 """
 
 from collections import defaultdict

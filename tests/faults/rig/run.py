@@ -116,6 +116,8 @@ def play(world: World, scenario: Scenario, disturbance: Disturbance = CALM) -> O
     world.run(max(0.0, began + lasts - world.agenda.now))
     late = world.until(lambda: scenario.done(world), scenario.within_seconds, f"{scenario.name} done again")
     late = max(took - lasts, late)
+    # Who stands still may have done the last that was waited for, and not yet what follows from it.
+    world.until(lambda: not any(process.stopped for process in world.alive), scenario.within_seconds, "all go on")
     world.run(scenario.quiet_seconds)
     if not scenario.done(world):
         raise NotReachedError(f"{scenario.name} was done and is not any more\n{world.describe()}")

@@ -1,0 +1,29 @@
+"""What earlier processes learned of engines, read back from the statuses before the first plan is made.
+
+Without it whoever is planned first would be told another plan than a minute later, when all have been looked at once.
+"""
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from plimsoll.adapters.ports import REVISIONS, SERVICES
+from plimsoll.control.cache import Cache, Key
+from plimsoll.control.observer import Observer
+from plimsoll.core.manifests.revision import Revision, current, read_revision
+
+
+def recollect(cache: Cache, observer: Observer) -> None:
+    """Let every service teach what its status tells of the revision that runs. One of another shape teaches nothing."""
+    for key in cache.services():
+        service = cache.get(SERVICES, *key) or {}
+        observed: Mapping[str, Any] = (service.get("status") or {}).get("observed") or {}
+        running = _running(cache, key) if observed else None
+        if running is not None:
+            with contextlib.suppress(KeyError, TypeError, ValueError):
+                observer.recall(key, service["spec"]["model"]["id"], running, observed)
+
+
+def _running(cache: Cache, key: Key) -> Revision | None:
+    kept = (read_revision(obj) for (kind, _), obj in cache.children(key).items() if kind is REVISIONS)
+    return current(revision for revision in kept if revision is not None)
