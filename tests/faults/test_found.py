@@ -52,6 +52,9 @@ FOUND: Final[dict[str, tuple[str, Disturbance]]] = {
     # After a restart the first plan was made before anybody had read what the statuses keep: PlanUpdateAvailable was
     # taken back, and said again half a minute later.
     "what pods have taught outlives an operator": ("quality gate that passes", crashing((13, "before"), (0, "after"))),
+    # An old view showed two replicas; when it ended, the third one, which the operator before had added for a load that
+    # was there still, was thought to be an edit by hand and taken down.
+    "a count of ours is no edit, whoever of us wrote it": ("demand that stays", frozen(147)),
     # KVPredictionAccurate flipped with every answer that did not come, and the status was written with every tick.
     "what an engine's pool is stays said": ("demand that stays", moody("away at every other tick")),
 }

@@ -62,6 +62,8 @@ class _Memory:
     decision: Decision | None = None
     decided_from: int | None = None
     """The count that the decision was made about."""
+    seen: int | None = None
+    """The workload's count, when it was looked at last."""
     unreported: list[Entry] = field(default_factory=list)
     limited_until_seconds: float = 0.0
     idle: Idle = field(default_factory=Idle)
@@ -134,6 +136,7 @@ class Scaler:
         gpus, planned = rollout.gpus_per_replica(fleet.revision), rollout.planned_replicas(fleet.revision)
         asked = fleet.request.wanted_replicas(gpus, planned)
         recorded = ledger.last(fleet.decisions, SCALE)
+        self._unlearn_an_old_view(fleet, memory)
         remembered = memory.wanted if fleet.auto and not fleet.request.held_because else None
         known = Known(asked, fleet.live, fleet.by_us, remembered, recorded)
         if fleet.other is not None:
@@ -145,6 +148,14 @@ class Scaler:
             known, asked, fleet.request.spec.scaling.mode, self.wall_seconds(), self.tuning.hold_seconds
         )
         return replace(start, replicas=min(start.replicas, fleet.request.most_replicas(gpus)))
+
+    def _unlearn_an_old_view(self, fleet: Fleet, memory: _Memory) -> None:
+        """Forget what was wanted of a fleet that was not the one there is: the count is ours, and another than we have
+        seen or want. An operator before us wrote it, and our view of the cluster began before that.
+        """
+        before, memory.seen = memory.seen, fleet.live
+        if fleet.by_us and fleet.live is not None and fleet.live not in (before, memory.wanted):
+            memory.wanted, memory.history, memory.idle = None, None, Idle()
 
     def _own_limits(self, fleet: Fleet, share: Limits | None = None) -> Limits:
         least = 1 if self._may_not_sleep(fleet) else None

@@ -204,6 +204,28 @@ def test_after_a_restart_nothing_shrinks_before_a_window(world: World, usage: fl
         assert world.tick().replicas == 5
 
 
+def test_what_an_operator_before_us_wrote_is_not_taken_back_when_an_old_view_ends(world: World) -> None:
+    """Found by the rig: an old view showed two replicas, and when it ended the third was thought to be an edit."""
+    world.live, world.usage = 2, 0.01
+    world.decisions = [{"kind": "Scale", "reason": "MoreDemand", "to": "2", "time": AT}]
+    for _ in range(30):
+        assert world.tick().replicas == 2
+    world.live = 3
+    for _ in range(30):
+        assert world.tick().replicas == 3, "the window of the way down begins anew"
+
+
+def test_a_count_that_is_not_seen_yet_stays_wanted(world: World) -> None:
+    world.tick()
+    world.usage, world.waiting = 1.0, 60.0
+    before, grown = world.live, world.tick().replicas
+    assert grown > 1
+    world.waiting = 0.0
+    for _ in range(3):
+        world.live = before
+        assert world.tick().replicas == grown
+
+
 def test_after_a_restart_what_was_told_stays_until_the_first_look(world: World) -> None:
     world.tick()
     told = world.tick().scaling

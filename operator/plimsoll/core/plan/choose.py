@@ -44,8 +44,8 @@ def plan_service(
     found = search(wish)
     if not found.candidates:
         return _cut(_refusal(wish, found.failed))
-    best = _as_asked(wish, polished(wish, found.candidates[0]))
-    plan = bounded(plan_of(wish, best, rejections(wish, best, found)))
+    best = polished(wish, found.candidates[0])
+    plan = bounded(plan_of(wish, _as_asked(wish, best), rejections(wish, best, found)))
     return claims_problem(spec, plan.choice, inventory.claims) or plan
 
 

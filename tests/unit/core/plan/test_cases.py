@@ -209,3 +209,10 @@ def test_fixed_replicas_are_what_the_user_says() -> None:
     assert found.choice.replicas == 3
     capped = plan("Qwen/Qwen3-8B", L40S, 8192, 2, scaling={"mode": "Fixed"}, replicas=3)
     assert capped.choice.replicas == 2
+
+
+def test_what_was_not_chosen_is_weighed_as_it_was_whatever_count_is_set() -> None:
+    """Found by a walk of the rig: with two replicas set, "at least 2 GPUs, cost 90 against 90" was called costlier."""
+    one, two = (plan(NINE, L40S, 32_768, scaling={"mode": "Fixed"}, replicas=count) for count in (1, 2))
+    assert (one.choice.replicas, two.choice.replicas) == (1, 2)
+    assert one.rejected == two.rejected != ()
