@@ -146,6 +146,8 @@ def _caches() -> list["_lru_cache_wrapper[object]"]:
 
 def _lives(session: pytest.Session, changed: Sequence[tuple[FunctionType, CodeType]], usual_seconds: float) -> bool:
     def work() -> bool:
+        for cache in _caches():
+            cache.cache_clear()
         for function, code in changed:
             function.__code__ = code
         return all_pass(session)
