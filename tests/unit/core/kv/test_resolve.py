@@ -190,11 +190,10 @@ def test_what_builds_for_a_cpu_could_run(model: str, version: str, flags: dict[s
 
 @pytest.mark.parametrize("name", ["tensor_parallel", "block_size", "max_num_seqs", "num_blocks_override"])
 def test_numbers_are_at_least_one(name: str) -> None:
-    assert _resolved(**{name: 1})
-    with pytest.raises(Refusal, match=f"{name} must be at least 1, not 0"):
-        _resolved(**{name: 0})
-    with pytest.raises(Refusal, match=f"{name} must be at least 1, not -1"):
-        _resolved(**{name: -1})
+    assert resolve(FACTS, replace(options(), **{name: 1}))  # type: ignore[arg-type]
+    for value in (0, -1):
+        with pytest.raises(Refusal, match=f"{name} must be at least 1, not {value}"):
+            resolve(FACTS, replace(options(), **{name: value}))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
