@@ -94,7 +94,7 @@ def test_whole_heads_may_be_cached_of_latent_projections() -> None:
         "hidden_size": 64,
         "num_attention_heads": 8,
     }
-    found = shapes(mixers.cache_mixers(decoder(**text), 0, "l", Layer((HEADS,))))
+    found = shapes(mixers.cache_mixers(decoder(FACTS, **text), 0, "l", Layer((HEADS,))))
     assert found == {
         "q_proj": (96, 64, O), "kv_a_proj_with_mqa": (36, 64, N), "kv_b_proj": (128, 32, O), "o_proj": (64, 64, I),
     }  # fmt: skip
@@ -122,13 +122,19 @@ def test_a_layer_that_shares_a_cache_computes_queries_only() -> None:
 
 
 def test_an_indexer_reads_the_query_rank_where_there_is_one() -> None:
-    text = {"index_n_heads": 4, "index_head_dim": 16}
+    text: dict[str, Any] = {"index_n_heads": 4, "index_head_dim": 16}
     always = {"wk": (16, 64, N), "weights_proj~": (4, 64, N)}
     assert shapes(mixers.indexer(decoder(**text), "a")) == {**always, "wq_b": (64, 64, N)}
     assert shapes(mixers.indexer(decoder(**text, q_lora_rank=24), "a")) == {**always, "wq_b": (64, 24, N)}
 
 
-COMPRESSED = {"q_lora_rank": 24, "o_groups": 2, "o_lora_rank": 10, "num_attention_heads": 8, "index_n_heads": 4}
+COMPRESSED: dict[str, Any] = {
+    "q_lora_rank": 24,
+    "o_groups": 2,
+    "o_lora_rank": 10,
+    "num_attention_heads": 8,
+    "index_n_heads": 4,
+}
 
 
 @pytest.mark.parametrize(
