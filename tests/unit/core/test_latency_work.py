@@ -9,6 +9,11 @@ import pytest
 from plimsoll.core.kv.specs import LayerSpec
 from plimsoll.core.latency.attention import EVERY_TOKEN, Attention, _flops, _parts, _reach
 from plimsoll.core.latency.load import Load, running_limit, steady_state
+from plimsoll.core.latency.precision import precision_of
+from plimsoll.core.latency.work import Matrices, _matrices, _multiplied, read_predictor_work, read_work
+from plimsoll.core.memory import MemoryFlags
+from plimsoll.core.memory.formats import EIGHT_BIT_TENSOR, MXFP4, NVFP4, Format, grouped, plain
+from plimsoll.core.memory.tensors import Cut, Ranks, Tensor
 from plimsoll.facts.models import (
     Cache,
     CompressedAttention,
@@ -19,7 +24,7 @@ from plimsoll.facts.models import (
     SoftmaxAttention,
 )
 from tests.unit.core.kv.recorded import bundled_facts
-from tests.unit.core.kv.test_layouts import options
+from tests.unit.core.kv.test_layouts import gpu, options
 
 FACTS = replace(bundled_facts("meta-llama/Llama-3.1-8B-Instruct"), raw={})
 HEADS = SoftmaxAttention(32, 8, 128, 64)
@@ -197,3 +202,86 @@ def test_steps_that_yield_two_tokens_are_half_as_many() -> None:
     """Of 25 steps a fifth carries a prompt of the five others."""
     found = steady_state(TIMES, Load(100, 50, 6), 9, tokens_per_step=2.0)
     assert found.tpot_seconds == pytest.approx((1 + 0.2 * 0.1) / 2)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "label", "found"),
+    [
+        pytest.param(NVFP4, BLACKWELL, ("fp4", False), id="four bits where they are multiplied"),
+        pytest.param(NVFP4, HOPPER, ("bf16", True), id="unpacked elsewhere"),
+        pytest.param(MXFP4, BLACKWELL, ("fp8", False), id="with eight-bit activations"),
+        pytest.param(MXFP4, HOPPER, ("bf16", True), id="which Hopper has not for four bits"),
+        pytest.param(EIGHT_BIT_TENSOR, HOPPER, ("fp8", False), id="eight bits"),
+        pytest.param(EIGHT_BIT_TENSOR, "NVIDIA-A100-SXM4-80GB", ("bf16", True), id="before Ada"),
+        pytest.param(EIGHT_BIT_TENSOR, "Tesla-T4", ("fp16", True), id="before Ampere"),
+        pytest.param(grouped(4, 128, zero_points=False), BLACKWELL, ("bf16", True), id="integers are unpacked"),
+        pytest.param(plain(2), HOPPER, ("bf16", False), id="half precision"),
+        pytest.param(plain(2), BLACKWELL, ("bf16", False), id="half precision anywhere"),
+    ],
+)
+def test_what_a_matrix_is_multiplied_in(fmt: Format, label: str, found: tuple[str, bool]) -> None:
+    assert precision_of(fmt, gpu(label)) == found
+
+
+ROW = Tensor("", 100, 64, Cut.OUTPUTS)
+EXPERT = Tensor("", 20, 64, Cut.EXPERT_OUTPUTS, copies=8)
+
+
+@pytest.mark.parametrize(
+    ("counts", "ranks", "found"),
+    [
+        pytest.param({}, Ranks(2), Matrices(0.0, 0.0, {}), id="nothing"),
+        pytest.param(
+            {(ROW, plain(2)): 4}, Ranks(2), Matrices(4 * 50 * 64 * 2, 0.0, {"bf16": 2 * 4 * 50 * 64}), id="a rank's",
+        ),
+        pytest.param(
+            {(EXPERT, plain(2)): 3}, Ranks(4, expert=4),
+            Matrices(3 * 2 * 20 * 64 * 2, 0.0, {"bf16": 2 * 3 * 20 * 64 * 8}), id="bytes of its experts, FLOPs of all",
+        ),
+        pytest.param(
+            {(ROW, plain(2)): 1, (EXPERT, plain(2)): 1}, Ranks(),
+            Matrices(2 * (6400 + 8 * 1280), 0.0, {"bf16": 2 * (6400 + 8 * 1280)}), id="added up",
+        ),
+    ],
+)  # fmt: skip
+def test_bytes_and_flops_of_matrices(counts: Any, ranks: Ranks, found: Matrices) -> None:
+    assert _matrices(counts, ranks, gpu(HOPPER)) == found
+
+
+def test_elements_that_are_unpacked() -> None:
+    fmt = grouped(4, 64, zero_points=False)
+    found = _matrices({(ROW, fmt): 3, (EXPERT, fmt): 1}, Ranks(4, expert=4), gpu(HOPPER))
+    assert found.unpacked == 3 * 25 * 64 + 2 * 20 * 64
+
+
+def test_vectors_are_too_small_to_matter() -> None:
+    counts = {(Tensor("", n, m), plain(2)): 1 for n, m in ((1, 64), (64, 1), (2, 64), (64, 2))}
+    assert {(tensor.outputs, tensor.inputs) for tensor, _ in _multiplied(counts)} == {(2, 64), (64, 2)}
+
+
+def test_experts_are_apart_and_a_token_visits_a_share_of_them() -> None:
+    facts = bundled_facts("Qwen/Qwen3-30B-A3B")
+    work = read_work(facts, options(tensor_parallel=2), MemoryFlags(expert_parallel=True), gpu(HOPPER))
+    assert (work.expert_share, work.expert_ranks, work.routed_layers, work.layers) == (8 / 128, 2, 48, 48)
+    assert work.experts.bytes == 48 * 64 * 3 * 2048 * 768 * 2
+    assert work.head.bytes == 151_936 * 2048 * 2 / 2
+    assert work.experts.flops["bf16"] == 2 * 48 * 128 * 3 * 2048 * 768
+    dense = read_work(bundled_facts("meta-llama/Llama-3.1-8B-Instruct"), options(), MemoryFlags(), gpu(HOPPER))
+    assert (dense.expert_share, dense.experts, dense.routed_layers, dense.state_bytes) == (
+        0.0,
+        Matrices(0, 0, {}),
+        0,
+        0,
+    )
+    assert dense.matrices == 32 * 7
+    assert dense.dense.bytes == 2 * 32 * (4096 * (4096 * 2 + 1024 * 2) + 3 * 4096 * 14336)
+
+
+def test_a_predictor_attends_as_one_layer() -> None:
+    facts = bundled_facts("Qwen/Qwen3-30B-A3B")
+    facts = replace(facts, draft_layers=facts.layers[:1], draft_modules=1)
+    whole = read_work(facts, options(), MemoryFlags(), gpu(HOPPER))
+    module = read_predictor_work(facts, options(), MemoryFlags(), gpu(HOPPER))
+    assert (module.layers, module.state_bytes) == (1, 0)
+    assert module.attention[0].bytes_per_token == pytest.approx(whole.attention[0].bytes_per_token / 48)
+    assert module.attention[0].prefill_flops == pytest.approx(whole.attention[0].prefill_flops / 48)
