@@ -75,6 +75,7 @@ class _Trials:
         self._mutants, self._longest_seconds, self._tell = mutants, longest_seconds, tell
         self._files = {str(path) for path in mutants}
         self._ran: set[CodeType] = set()
+        self._caches: list[_lru_cache_wrapper[object]] = []
 
     def pytest_sessionstart(self) -> None:
         sys.settrace(self._note)
@@ -88,9 +89,9 @@ class _Trials:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         sys.settrace(None)
-        functions = self._functions()
-        gc.freeze()
-        calls = _Calls([function for each in functions.values() for function in each], _caches())
+        functions, self._caches = self._functions(), _caches()
+        gc.freeze()  # which hides them all
+        calls = _Calls([function for each in functions.values() for function in each], self._caches)
 
         def watch() -> tuple[dict[str, float], list[tuple[int, list[str]]]] | None:
             session.config.pluginmanager.register(calls)
@@ -125,10 +126,22 @@ class _Trials:
                 changed = changed_functions(functions[str(path)], mutant.tree, str(path))
                 names = {name for function, _ in changed for name in callers.get(id(function.__code__), ())}
                 session.items[:] = _some([each for each in items if each.nodeid in names or str(each.path) in names])
-                if _lives(session, changed, sum(seconds[item.nodeid] for item in session.items)):
+                if self._lives(session, changed, sum(seconds[item.nodeid] for item in session.items)):
                     told = not changed or any(function.__code__ in self._ran for function, _ in changed)
                     alive.append(replace(mutant, name=f"{mutant.name}{'  (or an import tells)' * told}"))
             self._tell(Found(module_of(path), len(mutants), tuple(alive)))
+
+    def _lives(
+        self, session: pytest.Session, changed: Sequence[tuple[FunctionType, CodeType]], usual_seconds: float
+    ) -> bool:
+        def work() -> bool:
+            for cache in self._caches:  # filled while the tests were collected
+                cache.cache_clear()
+            for function, code in changed:
+                function.__code__ = code
+            return all_pass(session)
+
+        return not changed or not session.items or bool(forked(work, allowed(usual_seconds))[0])
 
 
 def _some(items: Sequence[pytest.Item]) -> list[pytest.Item]:
@@ -142,17 +155,6 @@ def _some(items: Sequence[pytest.Item]) -> list[pytest.Item]:
 def _caches() -> list["_lru_cache_wrapper[object]"]:
     found = [each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper)]
     return [each for each in found if (each.__module__ or "").startswith("plimsoll")]
-
-
-def _lives(session: pytest.Session, changed: Sequence[tuple[FunctionType, CodeType]], usual_seconds: float) -> bool:
-    def work() -> bool:
-        for cache in _caches():
-            cache.cache_clear()
-        for function, code in changed:
-            function.__code__ = code
-        return all_pass(session)
-
-    return not changed or not session.items or bool(forked(work, allowed(usual_seconds))[0])
 
 
 def main() -> None:

@@ -1,12 +1,14 @@
 """Bytes of K and V, of latents and of rings, worked out from what a cache dtype packs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from plimsoll.core.kv.choices import choose
+from plimsoll.core.kv.choices import choose, unpacked_layers
 from plimsoll.core.kv.compressed import compressed_specs
 from plimsoll.core.kv.dtypes import head_bytes, latent_bytes
+from plimsoll.core.kv.kv_dtype import resolve_kv_dtype
 from plimsoll.core.kv.layers import rank_heads, specs_by_layer
 from plimsoll.core.kv.options import Speculation
 from plimsoll.facts.models import (
@@ -125,3 +127,33 @@ def test_a_compressors_window_overlaps_at_ratio_four() -> None:
     )
     assert (four.block_tokens, four.window_tokens, four.page_bytes) == (4, 8, -(-4 * 2 * 2 * 512 * 4 // 576) * 576)
     assert (many.block_tokens, many.window_tokens, many.page_bytes) == (8, 128, -(-8 * 2 * 512 * 4 // 576) * 576)
+
+
+@pytest.mark.parametrize(
+    ("layers", "dtype", "named", "plain"),
+    [
+        pytest.param(32, "turboquant_4bit_nc", (), {0, 1, 30, 31}, id="two at either end"),
+        pytest.param(4, "turboquant_4bit_nc", (), {0, 1, 2, 3}, id="all of four"),
+        pytest.param(3, "turboquant_4bit_nc", (), {0, 2}, id="one at either end of three"),
+        pytest.param(4, "fp8", (), set(), id="none where nothing is packed that far"),
+        pytest.param(4, "fp8", ("1",), {1}, id="those that are named"),
+        pytest.param(4, "auto", ("1",), set(), id="nothing to leave alone"),
+    ],
+)
+def test_layers_that_keep_the_models_dtype(layers: int, dtype: str, named: tuple[str, ...], plain: set[int]) -> None:
+    facts = read_model(LLAMA | {"num_hidden_layers": layers})
+    assert unpacked_layers(facts, options(kv_cache_dtype_skip_layers=named), dtype) == plain
+
+
+@pytest.mark.parametrize(
+    ("architecture", "asked", "dtype"),
+    [
+        ("LlamaForCausalLM", "bfloat16", "bfloat16"),
+        ("DeepseekV32ForCausalLM", "bfloat16", "auto"),
+        ("DeepseekV32ForCausalLM", "fp8", "fp8"),
+        ("LlamaForCausalLM", "auto", "auto"),
+    ],
+)
+def test_the_dtype_that_kernels_are_asked_for(architecture: str, asked: str, dtype: str) -> None:
+    facts = replace(read_model(LLAMA), architecture=architecture)
+    assert resolve_kv_dtype(facts, options(kv_cache_dtype=asked), "bfloat16") == dtype

@@ -123,6 +123,10 @@ def test_pages_may_differ_where_a_block_lies_together() -> None:
     }
 
 
+def test_pages_that_are_equal_are_grouped_as_anywhere() -> None:
+    assert [len(group) for group in _grouped((FULL, 4), (SLIDING, 5), outermost=True)] == [4, 5]
+
+
 def test_states_are_split_to_fit_the_block_that_attention_needs() -> None:
     """Two full layers are 3,200 bytes of a block: three states of 900 bytes fit, seven take three groups."""
     groups = _grouped((FULL, 2), (STATE, 7), outermost=True)

@@ -20,6 +20,7 @@ from plimsoll.core.kv.kernels import (
         pytest.param(FLASH_ATTN, 47, 32, id="whole multiples where the kernel splits blocks"),
         pytest.param(FLASH_ATTN, 15, 16, id="none fits: the smallest"),
         pytest.param(FLASHINFER, 47, 32, id="a size of its list"),
+        pytest.param(FLASHINFER, 32, 32, id="just that size"),
         pytest.param(FLASHINFER, 1000, 64, id="the largest of its list, no multiple of it"),
         pytest.param(FLASHINFER, 8, 16, id="none of its list fits"),
     ],

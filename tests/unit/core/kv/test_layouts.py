@@ -160,6 +160,11 @@ def test_a_pool_is_what_the_fullest_stage_holds() -> None:
     assert fitting_max_model_len(layout, available, limit=1) == 1
 
 
+def test_a_stage_that_caches_nothing_bounds_nothing() -> None:
+    layout = replace(plan_layout(read_model(LLAMA), options()), stage_bytes=(65536, 0))
+    assert capacity(layout, 100 * 65536, 16).num_blocks == 100
+
+
 def test_no_token_fits_beside_the_null_block() -> None:
     layout = plan_layout(read_model(LLAMA), options())
     assert fitting_max_model_len(layout, layout.bytes_per_block) == 0

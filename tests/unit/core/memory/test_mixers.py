@@ -143,6 +143,7 @@ COMPRESSED: dict[str, Any] = {
         pytest.param(0, True, None, {}, id="a window only"),
         pytest.param(128, True, None, {"compressor.wkv_gate~": (2 * 16, 64, N)}, id="keys and scores that are pooled"),
         pytest.param(4, True, None, {"compressor.wkv_gate~": (2 * 2 * 16, 64, N)}, id="windows that overlap"),
+        pytest.param(1, True, None, {"compressor.wkv_gate~": (2 * 2 * 16, 64, N)}, id="of one token too"),
         pytest.param(5, True, None, {"compressor.wkv_gate~": (2 * 16, 64, N)}, id="no more than four do"),
         pytest.param(4, False, None, {}, id="an earlier layer's keys"),
         pytest.param(
