@@ -7,7 +7,7 @@ import pytest
 from plimsoll.core.memory.checkpoint import likely_quantisations
 from plimsoll.core.memory.formats import EIGHT_BIT_TENSOR, MXFP4, NVFP4, Format, fp8_block, grouped, plain
 from plimsoll.core.memory.scheme import read_scheme
-from plimsoll.core.memory.skips import Skips
+from plimsoll.core.memory.skips import Skips, canonical
 from plimsoll.core.memory.tensors import Cut, Padding, Ranks, Tensor
 from plimsoll.core.memory.weights import expert_padding
 from plimsoll.facts.models import Quantisation, read_model
@@ -275,3 +275,37 @@ def test_what_a_flag_may_mean(written: str | None, flag: str | None, has_fp8: bo
 )
 def test_what_expert_kernels_round_up_to(fmt: Format, capability: tuple[int, int], padding: Padding) -> None:
     assert expert_padding(fmt, capability) == padding
+
+
+@pytest.mark.parametrize(("group", "scales"), [(128, 4096 * 32), (0, 4096), (-1, 4096)])
+def test_scales_of_a_grouped_matrix(group: int, scales: int) -> None:
+    assert grouped(4, group, zero_points=False).bytes(4096, 4096) == 4096 * 4096 // 2 + 2 * scales
+
+
+def test_scales_of_blocks_count_blocks_that_are_begun() -> None:
+    assert fp8_block(128, 128).bytes(129, 128) == 129 * 128 + 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("written", "path"),
+    [
+        ("layers.3.mlp", "layers.3.mlp"),
+        ("model.layers.3.mlp", "layers.3.mlp"),
+        ("vision_tower.layers.3.mlp", "vision.vision_tower.layers.3.mlp"),
+        ("model.visual.layers.3.mlp", "vision.model.visual.layers.3.mlp"),
+        ("model.layers.3.block_sparse_moe.gate", "layers.3.mlp.gate"),
+        ("lm_head", "lm_head"),
+    ],
+)
+def test_names_of_modules_in_our_spelling(written: str, path: str) -> None:
+    assert canonical(written) == path
+
+
+def test_a_module_goes_with_its_parents_down_to_the_first() -> None:
+    """What covers a root covers all below it."""
+    for written in ("layers.3.mlp.up_proj", "layers.3.mlp", "layers.3", "re:model"):
+        assert Skips.read([written]).covers("layers.3.mlp.up_proj"), written
+    for written in ("layers.30", "layers.3.mlp.up", "layers.3.mlp.up_proj.weight"):
+        assert not Skips.read([written]).covers("layers.3.mlp.up_proj"), written
+    assert Skips.read(["layer*"]).covers("layers.3.mlp.up_proj")
+    assert Skips.read(["layers"]).covers("layers.3.mlp.up_proj")

@@ -191,6 +191,56 @@ def test_a_shorter_context_is_offered_where_a_request_still_fits(
         assert found.wish.context_tokens == tokens
 
 
+def test_the_longest_context_that_anything_holds_is_offered() -> None:
+    (found,) = nearest._shorter(wish_of(), [_failed("KVCacheTooSmall", 4000), _failed("KVCacheTooSmall", 9000)])
+    assert found.text == "contextTokens: 16384 -> 9000"
+    assert not list(nearest._shorter(wish_of(), []))
+    assert not list(nearest._shorter(wish_of(), [_failed("KVCacheTooSmall", 0)]))
+
+
+@pytest.mark.parametrize(
+    ("model", "text_only", "offered"),
+    [("Qwen/Qwen3-VL-8B-Instruct", False, 1), ("Qwen/Qwen3-VL-8B-Instruct", True, 0), (QWEN, False, 0)],
+)
+def test_towers_may_be_left_out_where_there_are_any(model: str, text_only: bool, offered: int) -> None:
+    assert len(list(nearest._without_towers(wish_of(model=model, textOnly=text_only)))) == offered
+
+
+def test_weights_that_just_fill_a_gpu_are_too_heavy() -> None:
+    wish = wish_of()
+    assert fit._too_heavy(wish, shape_of()) is None
+    room = fit._most_usable_bytes(wish, shape_of())
+    wish.__dict__["least_weights_bytes"] = room
+    assert fit._too_heavy(wish, shape_of()) is not None
+    wish.__dict__["least_weights_bytes"] = 1.99 * room
+    assert fit._too_heavy(wish, shape_of(tensor_parallel=2)) is None
+
+
+def test_knobs_turned_one_after_the_other_then_together() -> None:
+    """Three smaller steps; more memory with each and without; then fewer sequences."""
+    wish = wish_of()
+    too_small = EngineRefusal("kv_cache_too_small", "", needed_bytes=2 * GIB, available_bytes=GIB)
+    found = list(fit._variants(wish, shape_of(), KNOBS, too_small))
+    assert [(v.batched_tokens, v.utilisation, v.turned) for v in found[:7]] == [
+        (4096, None, 1), (2048, None, 1), (1024, None, 1),
+        (8192, 0.95, 1), (4096, 0.95, 2), (2048, 0.95, 2), (1024, 0.95, 2),
+    ]  # fmt: skip
+    assert [(v.batched_tokens, v.utilisation, v.sequences, v.turned) for v in found[7:]] == [
+        (1024, None, 32, 2), (1024, 0.95, 32, 3), (1024, None, 8, 2), (1024, 0.95, 8, 3),
+    ]  # fmt: skip
+    less = list(fit._variants(wish, shape_of(), KNOBS, EngineRefusal("oom_risk", "")))
+    assert [(v.utilisation, v.turned) for v in less] == [(0.9, 1), (0.87, 1), (0.84, 1), (0.8, 1)]
+    fixed = wish_of(args=["--gpu-memory-utilization=0.9", "--max-num-batched-tokens=8192", "--max-num-seqs=256"])
+    assert list(fit._variants(fixed, shape_of(), KNOBS, too_small)) == [KNOBS]
+    assert not list(fit._variants(fixed, shape_of(), KNOBS, EngineRefusal("oom_risk", "")))
+
+
+def test_an_inventory_that_says_how_much_memory_there_is() -> None:
+    assert not Stock().says_memory
+    assert Stock(memory_bytes=1).says_memory
+    assert Stock(reserve_bytes=1).says_memory
+
+
 def test_larger_products_are_offered_smallest_first() -> None:
     found = nearest._next_gpus(wish_of(gpu=[L4, L40S]))
     texts = [each.text for each in found]
@@ -217,8 +267,8 @@ def test_a_lower_floor_is_offered_where_only_the_number_is_too_high() -> None:
 
 
 def test_a_limit_is_raised_to_the_smallest_that_helps() -> None:
-    failed = [_failed("MaxGPUsExceeded", gpus_needed=n) for n in (8, 2, 2, 0, 1024, 1025)]
-    assert nearest._needed(failed) == [2, 8, 1024]
+    failed = [_failed("MaxGPUsExceeded", gpus_needed=n) for n in (8, 2, 2, 0, 1, 1024, 1025)]
+    assert nearest._needed(failed) == [1, 2, 8, 1024]
 
 
 def test_a_quantised_checkpoint_of_the_same_name_is_offered() -> None:
