@@ -231,3 +231,52 @@ def test_replicas_that_a_volume_may_be_asked_for_by(fields: dict[str, Any], most
 def test_layouts_of_a_plan_are_those_of_its_start() -> None:
     engine = _engine()
     assert plan_layout(engine.start.facts, engine.start.options).bytes_per_block == engine.layout.bytes_per_block
+
+
+@pytest.mark.parametrize(
+    ("experts", "raw", "refused"),
+    [(0, {}, True), (1, {}, True), (2, {}, False), (0, {"ffn_config": {}}, False)],
+)
+def test_expert_parallelism_needs_experts(experts: int, raw: dict[str, Any], refused: bool) -> None:
+    engine = _engine()
+    facts = replace(engine.start.facts, dims=replace(engine.start.facts.dims, experts=experts), raw=raw)
+    for asked in (True, False):
+        start = replace(engine.start, facts=facts, flags=replace(engine.start.flags, expert_parallel=asked))
+        found = refuse.experts_of_a_dense_model(start, engine.layout.resolved)
+        assert (found is not None) is (refused and asked)
+
+
+@pytest.mark.parametrize(
+    ("label", "dtype", "refused"),
+    [
+        ("Tesla-T4", "bfloat16", True),
+        ("Tesla-T4", "auto", False),
+        ("NVIDIA-A100-SXM4-80GB", "bfloat16", False),
+        ("AMD_Instinct_MI300X_OAM", "bfloat16", False),
+    ],
+)
+def test_bfloat16_needs_ampere(label: str, dtype: str, refused: bool) -> None:
+    engine = _engine()
+    start = replace(engine.start, options=replace(engine.start.options, device=gpu(label), dtype=dtype))
+    assert (refuse.bfloat16_of_gpu(start, engine.layout.resolved) is not None) is refused
+
+
+@pytest.mark.parametrize(
+    ("label", "method", "refused"),
+    [
+        ("NVIDIA-A100-SXM4-80GB", "fp8", False),
+        ("Tesla-V100-SXM2-32GB", "fp8", True),
+        ("AMD_Instinct_MI300X_OAM", "fp8", False),
+        ("Tesla-V100-SXM2-32GB", None, False),
+    ],
+)
+def test_a_method_needs_a_gpu_that_is_new_enough(label: str, method: str | None, refused: bool) -> None:
+    engine = _engine()
+    flags = replace(engine.start.flags, quantization=method)
+    start = replace(engine.start, flags=flags, options=replace(engine.start.options, device=gpu(label)))
+    assert (refuse.quantisation_of_gpu(start, engine.layout.resolved) is not None) is refused
+
+
+def test_gpus_of_a_candidate_are_those_of_all_its_replicas() -> None:
+    first, _ = _candidates()
+    assert replace(first, serving=_serving(replicas=3)).gpus == 3 * first.engine.shape.gpus
