@@ -4,7 +4,8 @@
 
 The tests are collected once, and run once to see what each of them calls: quicker than ``tools.mutants`` where modules
 are reached through others, and blind to tests of other folders than ``--tests``. A change of what ran while the tests
-were collected counts as living unless a test notices it afterwards, and of a long table some rows are tried.
+were collected counts as living unless a test notices it afterwards, and of a long table some rows are tried. Of a test
+that finds an answer remembered by another one it is not seen what gave it.
 """
 
 import argparse
@@ -14,7 +15,7 @@ import os
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import _lru_cache_wrapper
 from pathlib import Path
@@ -33,10 +34,9 @@ MOST_ROWS: Final = 40
 class _Calls:
     """A plugin of pytest that notes which tests call which functions of some files, and how long each test takes."""
 
-    def __init__(self, functions: Sequence[FunctionType], caches: Sequence["_lru_cache_wrapper[object]"]) -> None:
+    def __init__(self, functions: Sequence[FunctionType]) -> None:
         self.seconds: dict[str, float] = {}
         self.callers: dict[int, set[str]] = defaultdict(set)
-        self._caches = caches
         outer = {id(function.__code__): function.__code__ for function in functions}
         self._outer = {id(inner): at for at, code in outer.items() for inner in (code, *inner_codes(code))}
 
@@ -47,8 +47,6 @@ class _Calls:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
-        for cache in self._caches:  # else only the first test that asks would be seen to call
-            cache.cache_clear()
         began = time.process_time()
         done = yield from self._watched(item.nodeid)
         self.seconds[item.nodeid] = time.process_time() - began
@@ -89,9 +87,9 @@ class _Trials:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         sys.settrace(None)
-        functions, self._caches = self._functions(), _caches()
+        functions, self._caches = self._functions(), _caches({module_of(path) for path in self._mutants})
         gc.freeze()  # which hides them all
-        calls = _Calls([function for each in functions.values() for function in each], self._caches)
+        calls = _Calls([function for each in functions.values() for function in each])
 
         def watch() -> tuple[dict[str, float], list[tuple[int, list[str]]]] | None:
             session.config.pluginmanager.register(calls)
@@ -152,9 +150,8 @@ def _some(items: Sequence[pytest.Item]) -> list[pytest.Item]:
     return [item for rows in tables.values() for item in rows[:: -(-len(rows) // MOST_ROWS)]]
 
 
-def _caches() -> list["_lru_cache_wrapper[object]"]:
-    found = [each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper)]
-    return [each for each in found if (each.__module__ or "").startswith("plimsoll")]
+def _caches(modules: Set[str]) -> list["_lru_cache_wrapper[object]"]:
+    return [each for each in gc.get_objects() if isinstance(each, _lru_cache_wrapper) and each.__module__ in modules]
 
 
 def main() -> None:
