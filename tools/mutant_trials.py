@@ -54,10 +54,10 @@ def in_place(
     trials = _Trials(module, path, trees, longest_seconds)
 
     def work() -> list[Fate]:
-        _pytest(tests, trials)
+        run_pytest(tests, trials)
         return trials.fates
 
-    fates: list[Fate] | None = _forked(work)[0]
+    fates: list[Fate] | None = forked(work)[0]
     if not fates:
         raise TestsFailError
     return fates
@@ -65,31 +65,32 @@ def in_place(
 
 def on_import(tests: Sequence[Path], module: str, path: Path, trees: Sequence[ast.Module]) -> list[Fate]:
     """The same with a start of the tests for each tree: slow, and true of whatever an import does."""
-    passed, usual = _forked(lambda: _pytest(tests) == 0)
+    passed, usual = forked(lambda: run_pytest(tests) == 0)
     if not passed:
         raise TestsFailError
 
     def work(tree: ast.Module) -> bool:
         sys.meta_path.insert(0, _Finder(module, _Loader(path, tree)))
-        return _pytest(tests) == 0
+        return run_pytest(tests) == 0
 
-    passes = (_forked(partial(work, tree), _allowed(usual))[0] for tree in trees)
+    passes = (forked(partial(work, tree), allowed(usual))[0] for tree in trees)
     return ["lives" if each else "killed" for each in passes]
 
 
-def _pytest(tests: Sequence[Path], *plugins: object) -> int:
+def run_pytest(tests: Sequence[Path], *plugins: object) -> int:
+    """Its exit code; what it prints goes nowhere."""
     silent = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silent, 1)
     os.dup2(silent, 2)
     return int(pytest.main([*OPTIONS, *map(str, tests)], plugins=list(plugins)))
 
 
-def _allowed(usual_seconds: float) -> int:
+def allowed(usual_seconds: float) -> int:
     """Seconds of CPU after which a change counts as an endless loop, whatever else the machine does."""
     return round(LEAST_SECONDS + 3 * usual_seconds)
 
 
-def _forked(work: Callable[[], Any], cpu_seconds: int = resource.RLIM_INFINITY) -> tuple[Any, float]:
+def forked(work: Callable[[], Any], cpu_seconds: int = resource.RLIM_INFINITY) -> tuple[Any, float]:
     """What ``work`` returns in a fork of this process, None when it does not return; and its seconds of CPU."""
     reads, writes = os.pipe()
     pid = os.fork()
@@ -139,12 +140,12 @@ class _Trials:
         live = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
         ours = [function for function in live if function.__code__.co_filename == self._path]
         gc.freeze()
-        seconds, usual = _forked(lambda: _passes(session) and self._seconds, USUAL_SECONDS)
+        seconds, usual = forked(lambda: all_pass(session) and self._seconds, USUAL_SECONDS)
         if seconds:
             session.items[:] = [item for item in session.items if seconds[item.nodeid] <= self._longest_seconds]
             usual = min(usual, sum(seconds[item.nodeid] for item in session.items))
-            _quick_first(session.items, seconds)
-            self.fates = [self._fate(session, _changed(ours, tree, self._path), usual) for tree in self._trees]
+            quick_first(session.items, seconds)
+            self.fates = [self._fate(session, changed_functions(ours, tree, self._path), usual) for tree in self._trees]
         return True
 
     def _fate(self, session: pytest.Session, changed: Sequence[tuple[FunctionType, CodeType]], usual: float) -> Fate:
@@ -154,12 +155,13 @@ class _Trials:
         def work() -> bool:
             for function, code in changed:
                 function.__code__ = code
-            return _passes(session)
+            return all_pass(session)
 
-        return "lives" if _forked(work, _allowed(usual))[0] else "killed"
+        return "lives" if forked(work, allowed(usual))[0] else "killed"
 
 
-def _passes(session: pytest.Session) -> bool:
+def all_pass(session: pytest.Session) -> bool:
+    """Run the session's tests up to the first that fails."""
     for item, after in zip(session.items, [*session.items[1:], None], strict=True):
         session.config.hook.pytest_runtest_protocol(item=item, nextitem=after)
         if session.testsfailed:
@@ -167,7 +169,7 @@ def _passes(session: pytest.Session) -> bool:
     return not session.testsfailed
 
 
-def _quick_first(items: list[pytest.Item], seconds: dict[str, float]) -> None:
+def quick_first(items: list[pytest.Item], seconds: dict[str, float]) -> None:
     """File by file, since a file's tests may share a fixture."""
     of_file = Counter[Path]()
     for item in items:
@@ -175,9 +177,9 @@ def _quick_first(items: list[pytest.Item], seconds: dict[str, float]) -> None:
     items.sort(key=lambda item: (of_file[item.path], str(item.path), seconds[item.nodeid]))
 
 
-def _changed(ours: Sequence[FunctionType], tree: ast.Module, path: str) -> list[tuple[FunctionType, CodeType]]:
+def changed_functions(ours: Sequence[FunctionType], tree: ast.Module, path: str) -> list[tuple[FunctionType, CodeType]]:
     """The functions that the tree changes, with their new code; none when they cannot be told or replaced."""
-    codes = list(_codes(compile(ast.fix_missing_locations(tree), path, "exec")))
+    codes = list(inner_codes(compile(ast.fix_missing_locations(tree), path, "exec")))
     times = Counter(map(_place, codes))
     new = {_place(code): code for code in codes if times[_place(code)] == 1}
     pairs = [(each, new[_place(each.__code__)]) for each in ours if _place(each.__code__) in new]
@@ -189,11 +191,12 @@ def _place(code: CodeType) -> tuple[str, int]:
     return code.co_qualname, code.co_firstlineno
 
 
-def _codes(code: CodeType) -> Iterator[CodeType]:
+def inner_codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of functions, classes and comprehensions within."""
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield inner
-            yield from _codes(inner)
+            yield from inner_codes(inner)
 
 
 class _Loader(importlib.abc.SourceLoader):

@@ -42,6 +42,7 @@ _SWAPPED: Final[dict[type[ast.AST], type[Any]]] = {
     ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.Mult,
 }  # fmt: skip
 _CALLS: Final = {"min": "max", "max": "min", "any": "all", "all": "any", "ceil": "floor", "floor": "ceil"}
+HEAD: Final = f"{'module':44}{'mutants':>9}{'killed':>9}{'share':>9}"
 _UNTOUCHED: Final = (ast.Assert, ast.Raise, ast.JoinedStr, ast.arguments, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -57,6 +58,16 @@ class Mutant:
 def mutants(source: str) -> Iterator[Mutant]:
     """Every change of one operator, number, condition or aggregate within a function."""
     yield from (Mutant(name, line, copy.deepcopy(tree)) for name, line, tree in _each(source))
+
+
+def chosen(path: Path, sample: int, seed: int) -> list[Mutant]:
+    """The mutants of a module to be tried, at most ``sample`` (0: all); the same ones for the same seed."""
+    source, known = path.read_text(encoding="utf-8"), _equivalent(path)
+    told = [at for at, (name, _, _) in enumerate(_each(source)) if name not in known]
+    tried = set(Random(seed).sample(told, sample) if sample and len(told) > sample else told)  # noqa: S311
+    return [
+        Mutant(name, line, copy.deepcopy(tree)) for at, (name, line, tree) in enumerate(_each(source)) if at in tried
+    ]
 
 
 def names(source: str) -> set[str]:
@@ -138,7 +149,8 @@ def importers(module: str, paths: Sequence[Path]) -> list[Path]:
     return [path for path in paths if said.search(path.read_text(encoding="utf-8"))]
 
 
-def _module(path: Path) -> str:
+def module_of(path: Path) -> str:
+    """Its dotted name."""
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -147,7 +159,7 @@ def _further(module: str) -> Iterator[list[Path]]:
     sources = sorted(PACKAGE.rglob("*.py"))
     known, level = {module}, [module]
     while level:
-        level = sorted({_module(path) for each in level for path in importers(each, sources)} - known)
+        level = sorted({module_of(path) for each in level for path in importers(each, sources)} - known)
         known |= set(level)
         yield sorted({test for each in level for test in importers(each, TESTS)})
 
@@ -165,13 +177,14 @@ class Found:
         """Of the mutants that were killed."""
         return 1 - len(self.survivors) / self.tried if self.tried else 1.0
 
+    def __str__(self) -> str:
+        lives = "".join(f"\n    lives: line {mutant.line}: {mutant.name}" for mutant in self.survivors)
+        return f"{self.module:44}{self.tried:>9}{self.tried - len(self.survivors):>9}{self.share:>9.0%}{lives}"
+
 
 def examine(path: Path, sample: int, seed: int, stages: int, longest_seconds: float) -> Found:
     """Try the module's mutants, at most ``sample`` of them (0: all), on the tests of so many stages."""
-    module, known = _module(path), _equivalent(path)
-    found = [mutant for mutant in mutants(path.read_text(encoding="utf-8")) if mutant.name not in known]
-    if sample and len(found) > sample:
-        found = Random(seed).sample(found, sample)  # noqa: S311 - the same sample for the same seed
+    module, found = module_of(path), chosen(path, sample, seed)
     alive = found
     for tests in islice(_stages(module), stages):
         alive = _survivors(tests, module, path, alive, longest_seconds) if alive else alive
@@ -210,13 +223,20 @@ def _equivalent(path: Path) -> set[str]:
     return {line.removeprefix(here).partition("  # ")[0] for line in lines if line.startswith(here)}
 
 
-def _paths(wanted: Sequence[str]) -> list[Path]:
+def paths_of(wanted: Sequence[str]) -> list[Path]:
+    """The files of modules, folders or ``deciders``."""
     names = [name for each in wanted for name in ([f"core/{d}" for d in DECIDERS] if each == "deciders" else [each])]
     found = []
     for name in names:
         path = PACKAGE / name
         found += sorted(path.rglob("*.py")) if path.is_dir() else [path.with_suffix(".py")]
     return [path for path in found if path.name != "__init__.py"]
+
+
+def load_libraries() -> None:
+    """What every collection of tests needs, once."""
+    for name in LIBRARIES:
+        importlib.import_module(name)
 
 
 def main() -> int:
@@ -233,17 +253,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--goal", type=float, default=85.0, help="percent killed of each module")
     options = parser.parse_args()
-    for name in LIBRARIES:
-        importlib.import_module(name)
+    load_libraries()
     results = []
-    print(f"{'module':44}{'mutants':>9}{'killed':>9}{'share':>9}", flush=True)
-    for path in _paths(options.modules):
+    print(HEAD, flush=True)
+    for path in paths_of(options.modules):
         found = examine(path, options.sample, options.seed, options.stages, options.longest)
         results.append(found)
-        killed = found.tried - len(found.survivors)
-        print(f"{found.module:44}{found.tried:>9}{killed:>9}{found.share:>9.0%}", flush=True)
-        for mutant in found.survivors:
-            print(f"    lives: line {mutant.line}: {mutant.name}", flush=True)
+        print(found, flush=True)
     tried, alive = sum(f.tried for f in results), sum(len(f.survivors) for f in results)
     print(f"{'all':44}{tried:>9}{tried - alive:>9}{1 - alive / max(1, tried):>9.0%}")
     return 1 if any(100 * found.share < options.goal for found in results) else 0

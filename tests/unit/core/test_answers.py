@@ -80,6 +80,65 @@ def test_lists_are_as_long_as_the_context_allows() -> None:
     assert len(set(prompts(None))) == len(prompts(None))
 
 
+@pytest.mark.parametrize(
+    ("context_tokens", "lists"),
+    [
+        pytest.param(2 * 40 * 14 - 1, [], id="a token less than twice the shortest"),
+        pytest.param(2 * 40 * 14, [40], id="twice the shortest, at 14 tokens a line"),
+        pytest.param(2 * 120 * 14, [40, 120], id="the second"),
+        pytest.param(None, [40, 120, 240], id="nobody says how much fits"),
+    ],
+)
+def test_a_list_is_asked_about_where_it_fits_twice(context_tokens: int | None, lists: list[int]) -> None:
+    asked = [prompt for prompt in prompts(context_tokens) if "Question:" in prompt]
+    assert [prompt.count("\n") - 2 for prompt in asked] == [count for count in lists for _ in range(3)]
+    assert len(prompts(context_tokens)) - len(asked) == len(prompts(0)), "questions without a list always are"
+
+
+def test_a_list_is_asked_about_at_its_beginning_its_middle_and_its_end() -> None:
+    """The names of a list are its own, its codes have four digits, and no two lists have the same ones."""
+    for count, asked in zip((40, 120, 240), zip(*[iter(prompts(None)[-9:])] * 3, strict=True), strict=True):
+        lines = [line for line in asked[0].splitlines() if line.endswith(".")]
+        codes = dict(line.removeprefix("The code of ").removesuffix(".").split(" is ") for line in lines)
+        assert len(codes) == count
+        assert len({*codes.values()}) == count, "each name has a code of its own"
+        assert all(1000 <= int(code) <= 9999 for code in codes.values())
+        names = [prompt.rpartition("The code of ")[2].removesuffix(" is") for prompt in asked]
+        assert [[*codes].index(name) for name in names] == [1, count // 2, count - 2]
+    firsts = [prompt.splitlines()[0] for prompt in prompts(None)[-9::3]]
+    assert len({*firsts}) == len(firsts), "an engine that remembers another list is wrong"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "same"),
+    [
+        pytest.param(" Paris.", "**PARIS**", True, id="the first word, however it is written"),
+        pytest.param(" Paris is", " Paris was", True, id="what follows is another matter"),
+        pytest.param(" Paris", " Parisian", False, id="a longer word is another one"),
+        pytest.param(" ...", "... ", True, id="no word at all: what is there"),
+        pytest.param(" ...", " !", False, id="other signs"),
+    ],
+)
+def test_an_answer_is_its_first_word(ours: str, theirs: str, same: bool) -> None:
+    assert compare(said(ours), said(theirs)).same_answer is same
+
+
+def test_the_worse_of_answers_and_distances_counts() -> None:
+    """Half of the answers differ, log-probabilities by 0.2 nats in the mean: neither makes up for the other."""
+    near = compare(said(" 4", logprob=-0.1), said(" 4", logprob=-0.3))
+    far = compare(said(" 4", logprob=-0.1), said(" 5", logprob=-0.1, **{" 4": -0.3}))
+    found = score([near, far])
+    assert (found.prompts, found.answers) == (2, 0.5)
+    assert found.distance == pytest.approx(0.2)
+    assert found.value == 0.5
+    assert score([near]).value == pytest.approx(math.exp(-0.2))
+
+
+def test_an_answer_without_alternatives_is_read() -> None:
+    found = read_completion({"choices": [{"logprobs": {"tokens": ["a", "b"], "token_logprobs": [-1, -2]}}]})
+    assert found == [Token("a", -1.0, {}), Token("b", -2.0, {})]
+
+
 def test_an_answer_is_read() -> None:
     logprobs = {"tokens": ["a", "b"], "token_logprobs": [-1, -2.5], "top_logprobs": [{"a": -1, "c": -2}, None]}
     found = read_completion({"choices": [{"text": "ab", "logprobs": logprobs}]})

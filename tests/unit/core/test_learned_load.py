@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.api.v1alpha1 import LoadSpec, VLLMServiceSpec
 from plimsoll.core.learned_load import FIGURES, decide, side_by_side
-from plimsoll.core.plan.demand import NOTHING_LEARNED, LearnedLoad, read_demand
+from plimsoll.core.plan.demand import DEFAULT_PROMPT_TOKENS, NOTHING_LEARNED, LearnedLoad, read_demand
 from plimsoll.core.traffic import Day
 
 TODAY = date(2026, 11, 30)
@@ -104,6 +104,61 @@ def test_declared_and_observed_stand_side_by_side() -> None:
         "prefixHitTokens": {"declared": 2000, "observed": 3000, "counts": 2000},
     }
     assert side_by_side([], DECLARED, NOTHING_LEARNED, TODAY) == {}
+
+
+@pytest.mark.parametrize(
+    ("declared", "seen", "counts"),
+    [
+        pytest.param(5.0, [5.5] * 2, None, id="a tenth more is no contradiction"),
+        pytest.param(5.0, [5.51] * 2, 5.51, id="more than that is"),
+        pytest.param(10.0, [9.0] * 5, None, id="nor is a tenth less"),
+        pytest.param(10.0, [8.9] * 5, 8.9, id="less than that is"),
+    ],
+)
+def test_a_tenth_is_no_contradiction(declared: float, seen: list[float | None], counts: float | None) -> None:
+    load = LoadSpec(requests_per_second=declared)
+    assert decide(days(seen, "requests_per_second"), load, TODAY).requests_per_second == counts
+
+
+@pytest.mark.parametrize(
+    ("shared", "percents", "found"),
+    [
+        pytest.param(2000, [36] * 5, (None, None), id="a tenth fewer hits"),
+        pytest.param(2000, [35] * 5, (1750, None), id="fewer than that"),
+        pytest.param(2000, [44] * 5, (None, None), id="a tenth more"),
+        pytest.param(2000, [45] * 5, (None, 2250), id="more than that"),
+        pytest.param(None, [0] * 5, (None, None), id="nothing was declared, and nothing is hit"),
+        pytest.param(None, [1] * 5, (None, 50), id="nothing was declared, and something is"),
+    ],
+)
+def test_a_tenth_of_the_prefix_is_no_contradiction_either(
+    shared: int | None, percents: list[float | None], found: tuple[int | None, int | None]
+) -> None:
+    learned = decide(days(percents, "hit_percent"), LoadSpec(prompt_tokens=5000, shared_prefix_tokens=shared), TODAY)
+    assert (learned.shared_prefix_tokens, learned.prefix_hit_tokens) == found
+
+
+def test_what_nobody_says_is_no_row() -> None:
+    seen = [replace(day, requests_per_second=2.5) for day in days([30, 40])]
+    found = side_by_side(seen, None, decide(seen, None, TODAY), TODAY)
+    assert found == {"concurrency": {"observed": 40}, "requestsPerSecond": {"observed": 2.5, "counts": 2.5}}
+
+
+def test_hits_are_of_the_prompt_that_counts() -> None:
+    """Half of 3,000 tokens that were learned, not of the 1,000 that were declared; else of the planner's default."""
+    seen = [replace(day, prompt_tokens=3000, hit_percent=50) for day in days([1] * 5)]
+    load = LoadSpec(prompt_tokens=1000)
+    learned = decide(seen, load, TODAY)
+    assert learned.prefix_hit_tokens == 1500
+    assert side_by_side(seen, load, learned, TODAY)["prefixHitTokens"] == {"observed": 1500, "counts": 1500}
+    hits = [replace(day, prompt_tokens=None) for day in seen]
+    assert decide(hits, None, TODAY).prefix_hit_tokens == DEFAULT_PROMPT_TOKENS // 2
+
+
+def test_a_week_and_today_are_looked_at() -> None:
+    eight = days([100] + [None] * 6 + [50], last=0)
+    assert decide(eight, DECLARED, TODAY).concurrency == 50
+    assert decide([replace(day, date="2026-12-01") for day in days([50, 60])], DECLARED, TODAY) == NOTHING_LEARNED
 
 
 FIGURE = st.one_of(st.none(), st.integers(1, 10_000))

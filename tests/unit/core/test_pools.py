@@ -1,6 +1,7 @@
 """Pools that pods report: whether the plan foresaw them, and what later plans make of them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,12 +10,16 @@ from hypothesis import strategies as st
 
 from plimsoll.api.v1alpha1 import VLLMServiceSpec
 from plimsoll.core import pools
+from plimsoll.core.kv import EngineOptions
+from plimsoll.core.memory import budget
 from plimsoll.core.plan.choose import plan_service
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.plan.model import bundled_config
-from plimsoll.core.plan.result import Plan, to_json
+from plimsoll.core.plan.result import Plan, Range, to_json
 from plimsoll.core.pools import Pool
 from plimsoll.core.signals import FleetView, PodView, Sample, Signal, Stale
+from plimsoll.facts import gpus
+from tests.unit.core.kv.recorded import bundled_facts
 
 QWEN = "Qwen/Qwen3-8B"
 
@@ -116,3 +121,84 @@ def test_what_was_seen_stays_while_nobody_says_and_goes_when_they_differ() -> No
     assert pools.after(seen, silent, {**TOLD, "poolKey": "another"}) is None
     assert pools.after(seen, fleet(BLOCKS, 0.9 * BLOCKS), TOLD) is None
     assert pools.after(seen, fleet(BLOCKS), {**TOLD, "poolKey": ""}) is None
+
+
+def _plan_of(*items: tuple[str, str, int], exact: int = 1000) -> dict[str, Any]:
+    """A pool of so many blocks of 10 bytes, one per cent more or less."""
+    memory = [{"item": item, "basis": basis, "bytes": nbytes} for item, basis, nbytes in items]
+    kv = {"numBlocks": exact, "bytesPerBlock": 10}
+    return {"kv": kv, "availableKVBytes": {"low": 9.9 * exact, "high": 10.1 * exact}, "memory": memory}
+
+
+@pytest.mark.parametrize(
+    ("blocks", "reason", "says"),
+    [
+        pytest.param(
+            986, "Predicted", "986 blocks of KV cache an engine, planned 1,000 (990 to 1,010): -1.4%", id="lo"
+        ),
+        pytest.param(985, "PoolSmaller", "-1.5%; likely", id="half a per cent below the range"),
+        pytest.param(1015, "Predicted", "+1.5%", id="high"),
+        pytest.param(1016, "PoolLarger", "+1.6%; likely", id="half a per cent above the range"),
+    ],
+)
+def test_half_a_per_cent_beside_the_range_is_the_same_pool(blocks: int, reason: str, says: str) -> None:
+    found = pools.judge(fleet(blocks, blocks), _plan_of(("cuda_graphs", "fitted", 200)))
+    assert found.word == reason
+    assert says in found.message
+    assert found.figures == (blocks / 1000,)
+
+
+def test_pools_that_differ_are_told_from_the_smallest_to_the_largest() -> None:
+    found = pools.judge(fleet(1000, 900, 950), _plan_of())
+    assert "900 to 1,000 blocks" in found.message
+    assert ": -10.0%; likely memory that others hold on the GPUs of p1" in found.message
+    assert pools.judge(fleet(1000, 995), _plan_of()).word == "Predicted", "half a per cent apart is the same pool"
+
+
+@pytest.mark.parametrize(
+    ("items", "blocks", "likely"),
+    [
+        pytest.param([("cuda_graphs", "fitted", 1000)], 910, "cuda_graphs (fitted,", id="thrice 300 bytes explain 900"),
+        pytest.param([("cuda_graphs", "fitted", 1000)], 909, "memory that others hold", id="but not 910"),
+        pytest.param([("a", "assumed", 100), ("b", "fitted", 400)], 960, "b (fitted,", id="least certain"),
+        pytest.param([("a", "assumed", 130), ("b", "fitted", 400)], 960, "a (assumed,", id="assumed may be all wrong"),
+        pytest.param([("weights", "exact", 40_000), ("b", "assumed", 300)], 960, "weights (exact,", id="1% of weights"),
+        pytest.param([("a", "assumed", -500), ("b", "fitted", 400)], 960, "a (assumed,", id="a credit too"),
+    ],
+)  # fmt: skip
+def test_the_least_certain_item_is_named(items: list[tuple[str, str, int]], blocks: int, likely: str) -> None:
+    assert f"; likely {likely}" in pools.judge(fleet(blocks), _plan_of(*items)).message
+
+
+@pytest.mark.parametrize("items", [[], [("reserve", "exact", 5000)]])
+def test_where_nothing_is_doubtful_the_engines_own_rules_are(items: list[tuple[str, str, int]]) -> None:
+    assert "the engine's own rules" in pools.judge(fleet(1100), _plan_of(*items)).message
+
+
+def test_a_pool_that_was_seen_is_known_to_less_than_a_block() -> None:
+    device = gpus.find("NVIDIA-L40S")
+    assert device is not None
+    any_budget = budget(bundled_facts(QWEN), EngineOptions(device=device))
+    estimate = replace(any_budget, items=(), available_kv_bytes=Range(900, 1000, 1100))
+    found = pools.measured(estimate, 97, 10)
+    assert found.available_kv_bytes == Range(970, 970, 979)
+    assert [(item.item, item.bytes, item.basis) for item in found.items] == [(pools.ITEM, 30, "exact")]
+
+
+def test_of_sources_that_agree_the_smallest_counts() -> None:
+    assert pools.learned([Pool("a", 1000), Pool("a", 995), Pool("b", 7)]) == {"a": 995, "b": 7}
+
+
+def test_an_engine_that_does_not_say_teaches_nothing() -> None:
+    two = PodView(
+        "p", "ready", engines={"0": {Signal.NUM_BLOCKS: Sample(1000)}, "1": {Signal.NUM_BLOCKS: Stale(300.0)}}
+    )
+    assert pools.after(None, FleetView((two,)), TOLD) is None
+    assert pools.after(None, fleet(1000, 996), TOLD) == Pool(PLAN.pool_key, 996)
+    assert pools.is_reported(FleetView((two,)))
+    assert not pools.is_reported(FleetView(()))
+
+
+def test_a_pool_in_a_status_is_read_back() -> None:
+    assert pools.told({"pool": {"key": "k", "numBlocks": 12}}) == Pool("k", 12)
+    assert pools.told({}) is None

@@ -182,3 +182,37 @@ def test_grounds_that_make_no_sense_are_no_traceback(signals: dict[str, Any], en
         told = entry(Scaled(capacity, fleet, State(1), Limits(1, 10), seen, NOW, DEFAULTS), "1", "m")
         with suppress(UnreadableError):
             assert again(told) is not None
+
+
+def test_of_a_history_the_largest_need_of_the_window_is_remembered() -> None:
+    needs = deque([(10.0, 9.0), (80.0, 7.0), (95.0, 4.0)])
+    history = History(1.0, needs, 5.0, -math.inf, 6.0)
+    assert Remembered.of(history, 100.0, 20.0) == Remembered(1.0, (80.0, 7.0), 5.0, None, 6.0)
+    assert Remembered.of(history, 100.0, 19.0).largest == (95.0, 4.0)
+    assert Remembered.of(History(1.0, deque(), -math.inf, 7.0, -math.inf), 100.0, 20.0) == Remembered(
+        1.0, None, None, 7.0
+    )
+
+
+def test_a_memory_is_a_history_again() -> None:
+    for told in (Remembered(1.0), Remembered(1.0, (80.0, 7.0), 5.0, 3.0, 6.0)):
+        assert Remembered.of(told.history(), 100.0, 20.0) == told
+
+
+@pytest.mark.parametrize(
+    ("now", "entry_", "same"),
+    [
+        pytest.param(replay.Again("why", "3", "R"), {"message": "why", "to": "3", "reason": "R"}, True, id="the same"),
+        pytest.param(
+            replay.Again("why", "4", "R"), {"message": "why", "to": "3", "reason": "R"}, False, id="another end"
+        ),
+        pytest.param(
+            replay.Again("why"), {"message": "why", "to": "3", "reason": "R"}, True, id="what it does not say"
+        ),
+        pytest.param(replay.Again("why", "3", "S"), {"message": "why", "to": "3", "reason": "R"}, False, id="a reason"),
+        pytest.param(replay.Again("why"), {"message": "rehearsed: why", "to": "3"}, True, id="only rehearsed"),
+        pytest.param(replay.Again("why"), {"message": "why not"}, False, id="other words"),
+    ],
+)
+def test_an_answer_is_the_same_where_it_says_something(now: replay.Again, entry_: dict[str, Any], same: bool) -> None:
+    assert now.same_as(entry_) is same

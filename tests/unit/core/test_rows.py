@@ -1,12 +1,14 @@
 """Rows of ``plimsoll predict``: what goes in, what comes out, what is refused to be read."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from plimsoll.cli.predict import Models
+from plimsoll.core import rows
 from plimsoll.core.rows import answer
 from plimsoll.facts import gpus
 
@@ -190,3 +192,154 @@ def test_a_short_name_is_the_commonest_part_and_the_message_says_so() -> None:
     assert found["available_kv_bytes"] == ask()["available_kv_bytes"]
     assert found["message"] == "gpu H100: taken for NVIDIA-H100-80GB-HBM3"
     assert ask(gpu="NVIDIA A100", gpu_memory_bytes=40 * GIB)["available_kv_bytes"]["mid"] < 20 * GIB
+
+
+def seen_gib(**row: Any) -> float:
+    """What a pool, weights and the rest come to: the engine's part of the device, at 100 %."""
+    found = ask(**row, flags={"max_model_len": 4096, "max_num_seqs": 8, "gpu_memory_utilization": 0.5})
+    taken = sum(item["bytes"] for item in found["memory"])
+    return float((taken + found["available_kv_bytes"]["mid"]) * 2 / GIB)
+
+
+def test_a_size_near_a_known_products_is_that_product() -> None:
+    """As sold within 12 %, as measured within 2 thousandths; else it is another size of the part."""
+    known = gpus.find(H100)
+    assert known is not None
+    engine = known.torch_total_bytes / GIB
+    assert seen_gib() == pytest.approx(engine, abs=1e-6)
+    assert seen_gib(gpu_memory_bytes=80 * GIB) == pytest.approx(engine, abs=1e-6), "the figure it is sold by"
+    assert seen_gib(gpu_memory_bytes=80 * 10**9) == pytest.approx(engine, abs=1e-6), "in either unit"
+    driver = known.memory_driver_bytes
+    assert seen_gib(gpu_memory_bytes=round(driver * 1.0019)) == pytest.approx(engine, abs=1e-6)
+    assert seen_gib(gpu_memory_bytes=round(driver * 1.0021)) == pytest.approx(driver * 1.0021 / GIB, abs=1e-6)
+    assert seen_gib(gpu_memory_bytes=64 * GIB) == pytest.approx(gpus.torch_total_bytes(64 * GIB) / GIB, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("row", "basis"),
+    [
+        pytest.param({"gpu_memory_bytes": 70 * GIB}, (9, 0), id="70 GiB: as Hopper"),
+        pytest.param({"gpu_memory_bytes": 70 * GIB - 1}, (8, 9), id="less: as Ada"),
+    ],
+)
+def test_an_unknown_part_is_one_of_its_size(row: dict[str, Any], basis: tuple[int, int]) -> None:
+    device = rows._device({"gpu": "made up", **row}, needs_memory=True)
+    assert not isinstance(device, str)
+    assert (device.capability, device.vendor, device.dense_flops) == (basis, "nvidia", {})
+    assert device.name == "made up"
+
+
+@pytest.mark.parametrize(
+    ("name", "vendor"),
+    [("AMD made up", "amd"), ("an instinct", "amd"), ("MI999X", "amd"), ("admired", "nvidia"), ("", "nvidia")],
+)
+def test_a_vendor_by_its_name(name: str, vendor: str) -> None:
+    device = rows._device({"gpu": name, "gpu_memory_bytes": 64 * GIB}, needs_memory=True)
+    assert not isinstance(device, str)
+    assert device.vendor == vendor
+
+
+def test_without_a_device_a_large_one_is_taken_where_its_memory_does_not_matter() -> None:
+    device = rows._device({}, needs_memory=False)
+    assert not isinstance(device, str)
+    assert (device.torch_total_bytes, device.name) == (
+        gpus.torch_total_bytes(71 * GIB),
+        "a GPU known only by its memory",
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "planned", "noted"),
+    [
+        ("0.31.0", (0, 31), False),
+        ("0.9.2", (0, 10), True),
+        ("v0.40.1", (0, 33), True),
+        ("1.0", (0, 33), True),
+        (None, (0, 32), False),
+    ],
+)
+def test_which_release_a_row_is_planned_as(written: object, planned: tuple[int, int], noted: bool) -> None:
+    version, notes = rows._version(written)
+    assert (version.major, version.minor) == planned
+    assert bool(notes) is noted
+
+
+def test_a_release_has_three_digits_at_most() -> None:
+    assert rows._release("0.123.4") == (0, 123)
+    assert rows._release("v1.2") == (1, 2)
+    assert rows._release("0.1234") is None
+
+
+@pytest.mark.parametrize("written", ["40", "0.1234", "0.x", "", 32, 0.32])
+def test_what_is_no_release(written: object) -> None:
+    with pytest.raises(rows.BadRowError, match="engine_version"):
+        rows._version(written)
+
+
+@pytest.mark.parametrize(
+    ("value", "least", "found"),
+    [(5, 1, 5), (5.0, 1, 5), (0, 0, 0), (1 << 50, 1, 1 << 50), (float(1 << 50), 1, 1 << 50), (None, 1, None)],
+)
+def test_bytes_of_a_row(value: object, least: int, found: int | None) -> None:
+    assert rows._bytes({"x": value}, "x", least=least) == found
+
+
+@pytest.mark.parametrize(
+    ("value", "least"), [(0, 1), (-1, 0), (5.5, 1), ((1 << 50) + 1, 1), (float((1 << 50) + 2), 1), ("5", 1)]
+)
+def test_no_bytes_of_a_row(value: object, least: int) -> None:
+    with pytest.raises(rows.BadRowError, match="whole number"):
+        rows._bytes({"x": value}, "x", least=least)
+
+
+def test_a_figure_of_a_load_must_be_there() -> None:
+    with pytest.raises(rows.BadRowError, match=r"load\.x: None"):
+        rows._bytes({}, "x", least=1, needed="load.")
+    load = {"prompt_tokens": 1, "output_tokens": 0, "concurrency": 1}
+    assert rows._load({"load": load}) is not None
+    for key in ("prompt_tokens", "concurrency"):
+        with pytest.raises(rows.BadRowError, match=key):
+            rows._load({"load": {**load, key: 0}})
+
+
+@pytest.mark.parametrize(
+    ("value", "fine"), [(1, True), (0.5, True), (0, False), (1e6, False), (999_999, True), (True, False), ("1", False)]
+)
+def test_accepted_tokens_are_a_number_above_nothing(value: object, fine: bool) -> None:
+    if fine:
+        assert rows._number({"x": value}, "x") == value
+        return
+    with pytest.raises(rows.BadRowError, match="above 0"):
+        rows._number({"x": value}, "x")
+
+
+@pytest.mark.parametrize(
+    ("row_id", "echoed"),
+    [("a", "a"), (1, 1), (1.5, 1.5), (float("nan"), None), (float("inf"), None), ([1], None), (None, None)],
+)
+def test_an_id_is_given_back_where_json_can_write_it(row_id: object, echoed: object) -> None:
+    assert answer({"id": row_id}, MODELS)["id"] == echoed
+
+
+def test_another_vendors_kernels_are_left_out() -> None:
+    """Block sizes and backends of ROCm mean nothing to a CUDA layout."""
+    options = {"block_size": 64, "attention_backend": "ROCM_ATTN", "max_num_seqs": 8}
+    known = gpus.find(H100)
+    assert known is not None
+    assert rows._portable(options, known) == {"max_num_seqs": 8}
+    cuda = {**options, "attention_backend": "FLASHINFER"}
+    assert rows._portable(cuda, known) == cuda
+    assert rows._portable(cuda, replace(known, vendor="amd")) == {"max_num_seqs": 8}
+    assert rows._portable({"block_size": 16}, "cpu") == {"block_size": 16}
+
+
+@pytest.mark.parametrize(("value", "shown"), [("x" * 58, 60), ("x" * 59, 58)])
+def test_a_value_is_shown_in_sixty_letters(value: str, shown: int) -> None:
+    assert len(rows._short(value)) == shown
+    assert rows._short(1 << 199) == repr(1 << 199), "sixty digits"
+    assert rows._short(1 << 200) == "a number of 201 bits"
+
+
+def test_a_short_name_is_said_to_be_taken_and_a_whole_one_is_not() -> None:
+    assert rows._taken_for("h100") == ("gpu h100: taken for NVIDIA-H100-80GB-HBM3",)
+    assert rows._taken_for(H100) == rows._taken_for(None) == rows._taken_for("NVIDIA-L40S") == ()

@@ -196,3 +196,53 @@ def test_a_factor_of_another_engine_is_none() -> None:
     assert speed.told(observed, {**TOLD, "stepKey": "another"}) is None
     assert speed.told(observed, {}) is None
     assert speed.told({}, TOLD) is None
+
+
+@pytest.mark.parametrize(
+    ("running", "ms"), [(0.5, 10), (1, 10), (1.5, 12), (2, 14), (3, 17), (4, 20), (5, 20), (400, 20)]
+)
+def test_a_step_between_two_that_were_told(running: float, ms: float) -> None:
+    assert predicted_ms([10.0, 14.0, 20.0], running) == ms
+
+
+@pytest.mark.parametrize(
+    ("factors", "before", "said"),
+    [
+        pytest.param([1.0, 1.0, 1.08], None, 1.0, id="readings that agree within their share"),
+        pytest.param([0.4] * 3, None, 0.4, id="the least that may be the model's fault"),
+        pytest.param([0.39] * 3, None, None, id="less may not"),
+        pytest.param([2.5] * 3, None, 2.5, id="the most"),
+        pytest.param([2.51] * 3, None, None, id="more may not"),
+        pytest.param([1.02] * 3, None, 1.0, id="in steps of a twentieth"),
+        pytest.param([1.03] * 3, None, 1.05, id="to the nearest"),
+        pytest.param([1.09] * 3, 1.0, 1.0, id="two steps from what was said are no news"),
+        pytest.param([1.11] * 3, 1.0, 1.1, id="more are"),
+        pytest.param([2.15] * 3, 2.0, 2.0, id="steps grow with the factor"),
+        pytest.param([0.89] * 3, 1.0, 0.9, id="quicker is news as well"),
+    ],
+)
+def test_what_is_said_moves_in_steps(factors: list[float], before: float | None, said: float | None) -> None:
+    found = speed._said("k", factors, None if before is None else Speed("k", before))
+    assert (None if found is None else found.factor) == said
+
+
+@pytest.mark.parametrize(
+    ("values", "share", "agree"), [([1.0, 0.9], 0.1, True), ([1.0, 0.89], 0.1, False), ([2.0], 0.0, True)]
+)
+def test_values_agree_within_a_share_of_the_largest(values: list[float], share: float, agree: bool) -> None:
+    assert speed._agree(values, share) is agree
+
+
+def test_prompts_take_their_share_of_a_step() -> None:
+    """A tenth of a second of prefill each second: nine tenths of a token's time are decoding."""
+    per_token = float(TYPICAL["prefillMsPerToken"])
+    shown = engine(PROMPT_TOKENS=100 / per_token)
+    found = measured(fleet(shown), TOLD)
+    assert found == (pytest.approx(0.9) if speed.MOST_PREFILL_SHARE >= 0.1 else None)
+
+
+def test_an_engine_counts_as_busy_from_the_least_on() -> None:
+    busy, idle = ({Signal.RUNNING_MEAN: Sample(n)} for n in (speed.LEAST_RUNNING, speed.LEAST_RUNNING - 0.01))
+    assert speed._is_busy(busy)
+    assert not speed._is_busy(idle)
+    assert speed._is_busy({}), "what is not known is no idleness"

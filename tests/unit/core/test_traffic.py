@@ -160,3 +160,97 @@ def test_missing_is_not_zero(lost: Signal) -> None:
     assert read(replace(fleet(engine()), error="Prometheus is away")) is None
     assert read(fleet()) is None
     assert read(fleet(engine())) == IDLE
+
+
+def test_a_look_stands_for_the_time_since_the_one_before() -> None:
+    first = after(Traffic("2026-11-30"), BUSY, 100.0, MORNING)
+    assert (first.seconds, first.requests, first.at_seconds) == (0, 0, 100.0), "nobody knows what was before it"
+    second = after(first, BUSY, 110.0, MORNING + 10)
+    assert second == replace(
+        second,
+        seconds=10,
+        requests=20,
+        prompt_tokens=80_000,
+        output_tokens=8000,
+        hit_tokens=24_000,
+        asked_tokens=80_000,
+    )
+    back = after(second, BUSY, 90.0, MORNING + 10)
+    assert (back.seconds, back.requests, back.at_seconds) == (10, 20, 90.0), "a clock set back takes nothing away"
+
+
+def test_what_was_told_of_today_is_where_a_new_operator_begins() -> None:
+    seen = Day("2026-11-30", 1000, 6, 31, 2.1, 4000, 400, 30)
+    assert begin([replace(seen, date="2026-11-29"), seen], MORNING + 8 * 3600) == Traffic(
+        date="2026-11-30", seconds=6 * 3600, requests=1000, prompt_tokens=4_000_000, output_tokens=400_000,
+        hit_tokens=1_200_000, asked_tokens=4_000_000, concurrency=31, requests_per_second=2.1,
+    )  # fmt: skip
+    assert begin([Day("2026-11-30", 100, 3)], MORNING) == Traffic("2026-11-30", seconds=3 * 3600, requests=100)
+    none_hit = begin([replace(seen, hit_percent=0)], MORNING)
+    assert (none_hit.hit_tokens, none_hit.asked_tokens) == (0, 4_000_000), "no hits are something that was seen"
+
+
+@pytest.mark.parametrize(
+    ("looks", "concurrency"),
+    [
+        pytest.param(8, 0, id="105 of its seconds were seen"),
+        pytest.param(9, 31, id="120 were"),
+    ],
+)
+def test_five_minutes_count_when_enough_of_them_was_seen(looks: int, concurrency: float) -> None:
+    seen = run(BUSY, looks * SECONDS / 60)
+    over = after(after(seen, None, 200.0, MORNING + 200), IDLE, 300.0, MORNING + 300)
+    assert over.concurrency == concurrency
+    assert over.requests_per_second == pytest.approx(concurrency * 2.1 / 31)
+
+
+@pytest.mark.parametrize(
+    ("now", "before", "figure", "expect"),
+    [
+        pytest.param({"requests": 999.0}, {}, "requests", 100, id="decades of requests"),
+        pytest.param({"requests": 1000.0}, {}, "requests", 1000, id="the next decade"),
+        pytest.param({"requests": 100.0}, {"requests": 1000}, "requests", 1000, id="told already"),
+        pytest.param({"seconds": 3 * 3600 - 1.0}, {}, "hours", 0, id="not three hours"),
+        pytest.param({"seconds": 3 * 3600.0}, {}, "hours", 3, id="three hours"),
+        pytest.param({"seconds": 23 * 3600.0}, {}, "hours", 21, id="whole steps of three"),
+        pytest.param({"seconds": 3600.0}, {"hours": 6}, "hours", 6, id="watched by another before"),
+        pytest.param({"concurrency": 109.0}, {"concurrency": 100}, "concurrency", 100, id="within a tenth"),
+        pytest.param({"concurrency": 110.0}, {"concurrency": 100}, "concurrency", 110, id="a tenth more"),
+        pytest.param({"concurrency": 91.0}, {"concurrency": 100}, "concurrency", 100, id="within a tenth below"),
+        pytest.param({"concurrency": 90.0}, {"concurrency": 100}, "concurrency", 90, id="a tenth less"),
+        pytest.param({"concurrency": 0.0}, {"concurrency": 100}, "concurrency", 100, id="nothing seen yet"),
+        pytest.param({"concurrency": 312.0}, {}, "concurrency", 320, id="up to two digits"),
+        pytest.param({"concurrency": 31.0}, {}, "concurrency", 31, id="two digits already"),
+        pytest.param({"concurrency": 0.3}, {}, "concurrency", 1, id="one at least"),
+        pytest.param({"requests_per_second": 0.0123}, {}, "requests_per_second", 0.013, id="two digits of a fraction"),
+        pytest.param({"requests_per_second": 9.91}, {}, "requests_per_second", 10.0, id="a digit more"),
+        pytest.param({"prompt_tokens": 7e6}, {}, "prompt_tokens", 7000, id="a prompt is a thousandth of all"),
+        pytest.param({"output_tokens": 2.5e5}, {}, "output_tokens", 250, id="so is an answer"),
+        pytest.param({"hit_tokens": 79.0, "asked_tokens": 1000.0}, {}, "hit_percent", 7, id="whole points"),
+        pytest.param({"hit_tokens": 399.0, "asked_tokens": 1000.0}, {"hit_percent": 30}, "hit_percent", 30, id="near"),
+        pytest.param({"hit_tokens": 400.0, "asked_tokens": 1000.0}, {"hit_percent": 30}, "hit_percent", 40, id="up"),
+        pytest.param({"hit_tokens": 200.0, "asked_tokens": 1000.0}, {"hit_percent": 30}, "hit_percent", 20, id="down"),
+        pytest.param({}, {"hit_percent": 30}, "hit_percent", 30, id="nobody looks for hits now"),
+        pytest.param({}, {}, "hit_percent", None, id="nobody ever did"),
+    ],
+)  # fmt: skip
+def test_what_is_told_moves_in_steps(
+    now: dict[str, float], before: dict[str, float], figure: str, expect: float | None
+) -> None:
+    seen = replace(Traffic("2026-11-30", requests=1000), **now)  # type: ignore[arg-type]
+    days = [replace(Day("2026-11-30", 0, 0), **before)] if before else []  # type: ignore[arg-type]
+    (day,) = told(days, seen)
+    assert getattr(day, figure) == expect
+
+
+def test_a_hundred_requests_are_enough_to_be_told() -> None:
+    assert told((), Traffic("2026-11-30", requests=99.9)) == ()
+    assert [day.requests for day in told((), Traffic("2026-11-30", requests=100))] == [100]
+
+
+def test_an_engine_that_tells_half_of_its_hits_is_not_weighed() -> None:
+    one = engine(RUNNING=1, PROMPT_TOKENS=1000, HIT_RATIO=0.25)
+    two = {**engine(RUNNING=1, PROMPT_TOKENS=500), Signal.HIT_RATIO: MISSING}
+    found = read(fleet(one, two))
+    assert found is not None
+    assert (found.hit_tokens, found.asked_tokens, found.prompt_tokens) == (250, 1000, 1500)

@@ -51,12 +51,12 @@ def test_the_nearest_tests_come_first(module: str, name: str) -> None:
 
 
 def test_a_module_that_no_test_imports_is_tried_on_what_imports_it() -> None:
-    """``kv/backends`` is reached through four others: without them every change of it would count as unnoticed."""
-    groups = list(runner._stages("plimsoll.core.kv.backends"))
+    """``latency/step`` is reached through its package: without that every change of it would count as unnoticed."""
+    groups = list(runner._stages("plimsoll.core.latency.step"))
     tests = [path for group in groups for path in group]
     assert len(tests) == len(set(tests)), "a file is tried once"
     assert all(groups)
-    assert runner.ROOT / "tests/unit/core/kv/test_layouts.py" in groups[0]
+    assert runner.ROOT / "tests/unit/core/test_latency.py" in groups[0]
 
 
 def test_what_is_listed_as_changing_nothing_is_there() -> None:

@@ -141,10 +141,10 @@ def _common_multiples(kernels: Sequence[Kernel]) -> set[int]:
 
 def _softmax_candidates(facts: ModelFacts, options: EngineOptions) -> Iterator[Kernel]:
     """In order of preference; datacentre Blackwell takes FlashInfer first, everybody else FlashAttention."""
-    if options.attention_backend is not None:
-        yield _named(options.attention_backend, (FLASH_ATTN, FLASHINFER, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT_ATTN))
-        return
     flashinfer = FLASHINFER_LARGE if _large_pages(facts, options) else FLASHINFER
+    if options.attention_backend is not None:
+        yield _named(options.attention_backend, (FLASH_ATTN, flashinfer, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT_ATTN))
+        return
     first = (flashinfer, FLASH_ATTN) if options.generation == BLACKWELL else (FLASH_ATTN, flashinfer)
     yield from (*first, TRITON_ATTN, FLEX_ATTENTION, TURBOQUANT_ATTN)
 

@@ -3,6 +3,7 @@
 Source: vLLM 0.32 ``v1/core/kv_cache_utils.py get_kv_cache_configs``, ``get_kv_cache_capacity``.
 """
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
 from plimsoll.core.kv.layout import KVLayout
@@ -142,18 +143,8 @@ def _usable(layout: KVLayout, available_bytes: int, check: int) -> int:
 
 
 def _longest_fitting(layout: KVLayout, usable_bytes: int, check: int, limit: int) -> int:
-    """Binary search over lengths, as vLLM does it."""
-
-    def fits(length: int) -> bool:
-        return layout.request_bytes(length)[check] <= usable_bytes
-
-    if not fits(1):
-        return 0
-    low, high = 1, limit
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle - 1)
-    return low
+    """The longest length that fits, 0 for none: a binary search over them, as in vLLM."""
+    return bisect_right(range(1, limit + 1), usable_bytes, key=lambda length: layout.request_bytes(length)[check])
 
 
 def _printed_tokens(layout: KVLayout, blocks: int, concurrency: float, length: int) -> int:

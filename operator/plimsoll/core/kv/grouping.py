@@ -146,7 +146,8 @@ class _Bucket:
 
     @property
     def repeats(self) -> int:
-        return max(len(part) for part in self.by_page.values())
+        """How often each page size occurs, where it is balanced."""
+        return len(next(iter(self.by_page.values())))
 
     @property
     def first(self) -> LayerSpec:

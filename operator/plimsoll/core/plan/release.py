@@ -1,5 +1,6 @@
 """Which release's rules a plan follows: the declared version, the image's tag, or the newest; doubts are said."""
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Final
@@ -34,12 +35,10 @@ def rules_of(text: str) -> EngineVersion:
 
 def unrecorded(text: str) -> str:
     """What is to be said of a release that nobody recorded the like of; empty for the others."""
-    numbers = tuple(int(part) for part in re.findall(r"\d{1,9}", text)[:2])
-    newest, oldest = _newest(), engines.OLDEST_RELEASE
-    if len(numbers) > 1 and oldest <= numbers <= (newest.major, newest.minor):
+    numbers, newest, oldest = _numbers(text), _newest(), engines.OLDEST_RELEASE
+    if oldest <= numbers <= (newest.major, newest.minor):
         return ""
-    older = len(numbers) > 1 and numbers < oldest
-    planned = f"{oldest[0]}.{oldest[1]}" if older else engines.NEWEST
+    planned = f"{oldest[0]}.{oldest[1]}" if numbers < oldest else engines.NEWEST
     return f"vLLM {text} is not a release we know: planned as {planned}, and corrected by what its pods say"
 
 
@@ -52,8 +51,13 @@ def _version_notes(spec: VLLMServiceSpec, declared: str | None, tagged: str | No
 
 
 def _nearest_rules(text: str) -> EngineVersion:
-    numbers = [int(part) for part in re.findall(r"\d+", text)[:2]]
-    return EngineVersion(*engines.OLDEST_RELEASE) if tuple(numbers) < engines.OLDEST_RELEASE else _newest()
+    return EngineVersion(*engines.OLDEST_RELEASE) if _numbers(text) < engines.OLDEST_RELEASE else _newest()
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    """Major and minor, to be compared; what names no two numbers is taken to be newer than all that do."""
+    found = tuple(int(part) for part in re.findall(r"\d{1,9}", text)[:2])
+    return found if len(found) > 1 else (math.inf,)
 
 
 def _newest() -> EngineVersion:

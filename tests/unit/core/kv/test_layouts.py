@@ -1,10 +1,21 @@
 """Layouts worked out by hand or published, and the refusals of flags that do not fit."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from plimsoll.core.kv import EngineOptions, Refusal, Speculation, capacity, check_sequences, layer_specs, plan_layout
+from plimsoll.core.kv import (
+    Capacity,
+    EngineOptions,
+    Refusal,
+    Speculation,
+    capacity,
+    check_sequences,
+    fitting_max_model_len,
+    layer_specs,
+    plan_layout,
+)
 from plimsoll.facts import gpus
 from plimsoll.facts.engines import EngineVersion
 from plimsoll.facts.gpus import GPU
@@ -138,6 +149,41 @@ def test_the_fullest_pipeline_stage_decides() -> None:
     layout = plan_layout(facts, options(pipeline_parallel=2))
     assert layout.stage_bytes == (17 * 65536, 16 * 65536)
     assert layout.bytes_per_block == 17 * 65536
+
+
+def test_a_pool_is_what_the_fullest_stage_holds() -> None:
+    """Of 24 layers, 101 blocks fit where 303 of the other stage's 8 would; one of them is the null block."""
+    layout = plan_layout(read_model(LLAMA), options(pipeline_parallel=2, layer_partition=(8, 24)))
+    available = 101 * 24 * 65536
+    assert capacity(layout, available, 1600).num_blocks == 101
+    assert fitting_max_model_len(layout, available) == 1600
+    assert fitting_max_model_len(layout, available, limit=1) == 1
+
+
+def test_a_stage_that_caches_nothing_bounds_nothing() -> None:
+    layout = replace(plan_layout(read_model(LLAMA), options()), stage_bytes=(65536, 0))
+    assert capacity(layout, 100 * 65536, 16).num_blocks == 100
+
+
+def test_no_token_fits_beside_the_null_block() -> None:
+    layout = plan_layout(read_model(LLAMA), options())
+    assert fitting_max_model_len(layout, layout.bytes_per_block) == 0
+    with pytest.raises(Refusal) as caught:
+        capacity(layout, layout.bytes_per_block + 1, 4096)
+    assert caught.value.estimated_max_model_len is None
+    assert "estimated" not in caught.value.message
+
+
+def test_nothing_cached_is_no_pool_and_no_limit() -> None:
+    layout = replace(plan_layout(read_model(LLAMA), options()), groups=(), stage_bytes=())
+    assert capacity(layout, GIB, 4096) == Capacity(1, 0, 0, 0, 0.0, 4096)
+    assert fitting_max_model_len(layout, GIB, 4096) == 4096
+
+
+def test_blocks_of_a_flag_take_the_place_of_bytes() -> None:
+    layout = plan_layout(read_model(LLAMA), options(num_blocks_override=100))
+    assert capacity(layout, 0, 1024).num_blocks == 100
+    assert fitting_max_model_len(layout, 0) == 99 * 16
 
 
 def test_a_release_that_checked_the_whole_model_asked_for_all_stages() -> None:

@@ -89,3 +89,32 @@ def test_the_times_do_not_move_with_the_number_of_replicas(minimum: int) -> None
     """An autoscaler that moves bounds must not make another pod template."""
     found = plan("Qwen/Qwen3-8B", H100, 8192, load=load(16), scaling={"minReplicas": minimum})
     assert found.drain == plan("Qwen/Qwen3-8B", H100, 8192, load=load(16)).drain
+
+
+@pytest.mark.parametrize(
+    ("seconds", "timeout", "cut"),
+    [
+        pytest.param(540.0, 540, "", id="just the most"),
+        pytest.param(541.0, 540, ", cut to 540 s", id="more"),
+        pytest.param(60.0, 60, "", id="just the least"),
+        pytest.param(59.0, 60, ", at least 60 s", id="less"),
+        pytest.param(61.0, 90, "", id="in steps of half a minute"),
+        pytest.param(90.0, 90, "", id="a whole step"),
+    ],
+)
+def test_a_timeout_says_when_it_was_cut(seconds: float, timeout: int, cut: str) -> None:
+    found = drain(Generation(1, None, None, seconds), knows_timeout=True)
+    assert (found.timeout_seconds, found.basis) == (timeout, f"1 at {seconds * 1000:.0f} ms: {seconds:.0f} s{cut}")
+
+
+@pytest.mark.parametrize(("knows", "pre_stop"), [(True, 8), (False, 8 + 65)])
+def test_an_engine_without_the_flag_is_waited_for_before_its_end(knows: bool, pre_stop: int) -> None:
+    found = drain(Generation(1, None, 2.0, 1.0), knows_timeout=knows, timeout_seconds=64.5, endpoint_seconds=7.2)
+    assert (found.pre_stop_seconds, found.timeout_seconds, found.grace_seconds) == (pre_stop, 65, 8 + 65 + 30)
+    assert found.basis == "as asked"
+
+
+def test_a_first_token_is_waited_for_as_well() -> None:
+    found = drain(Generation(100, None, 30.0, 1.0), knows_timeout=True)
+    assert (found.timeout_seconds, found.pre_stop_seconds) == (150, 10)
+    assert found.basis == "a first token after 30 s, 100 at 1000 ms: 130 s"

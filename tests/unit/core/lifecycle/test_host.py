@@ -1,8 +1,10 @@
 """What a pod requests of its host: what grows with ranks, images, offloading and shared memory."""
 
+from dataclasses import replace
+
 import pytest
 
-from plimsoll.core.lifecycle.host import GIB
+from plimsoll.core.lifecycle.host import GIB, HostLoad, host
 from tests.unit.core.plan.asking import H100, L40S, plan
 
 
@@ -38,3 +40,29 @@ def test_images_are_cached_twice_unless_nobody_sends_any() -> None:
     assert images.memory_bytes - text.memory_bytes == 8 * GIB
     without = plan("Qwen/Qwen3-VL-8B-Instruct", L40S, 8192, args=["--mm-processor-cache-gb", "0"]).host
     assert without.memory_bytes == text.memory_bytes
+
+
+ONE = HostLoad(ranks=1, engines=1, sequences=256, context_tokens=131_072, images=False)
+IDS_BYTES = 256 * 131_072 * 4
+
+
+@pytest.mark.parametrize(
+    ("load", "nbytes"),
+    [
+        pytest.param(ONE, 6 * GIB + 2 * GIB + IDS_BYTES + 2 * GIB, id="a process, a rank, token ids, shared memory"),
+        pytest.param(replace(ONE, ranks=4), 6 * GIB + 8 * GIB + IDS_BYTES + 8 * GIB, id="four ranks"),
+        pytest.param(replace(ONE, engines=4), 6 * GIB + 2 * GIB + 4 * IDS_BYTES + 2 * GIB, id="ids of every engine"),
+        pytest.param(replace(ONE, images=True), 10 * GIB + IDS_BYTES + 4 * GIB * 2, id="two caches of images"),
+        pytest.param(replace(ONE, images=True, engines=2, api_servers=3), 10 * GIB + 2 * IDS_BYTES + 4 * GIB * 5,
+                     id="one for each that reads them"),
+        pytest.param(replace(ONE, offloaded_bytes=5 * GIB), 15 * GIB + IDS_BYTES, id="what is offloaded"),
+        pytest.param(replace(ONE, shared_memory_bytes=0), 8 * GIB + IDS_BYTES, id="no shared memory"),
+        pytest.param(replace(ONE, sequences=0, offloaded_bytes=1), 11 * GIB, id="whole gibibytes"),
+    ],
+)  # fmt: skip
+def test_memory_of_a_pod(load: HostLoad, nbytes: int) -> None:
+    assert host(load).memory_bytes == -(-nbytes // GIB) * GIB
+
+
+def test_a_core_for_each_process() -> None:
+    assert host(replace(ONE, ranks=4, engines=2, api_servers=3)).cpu_cores == 9

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.core.lifecycle.startup import BYTES_PER_SECOND, LEAST_PROBE_SECONDS, Load, SourceKind, startup
+from plimsoll.api.weights import WeightsSource
+from plimsoll.core.lifecycle.startup import (
+    BYTES_PER_SECOND,
+    LEAST_PROBE_SECONDS,
+    Load,
+    SourceKind,
+    fetches,
+    source_kind,
+    startup,
+)
 from plimsoll.core.plan.inventory import Inventory
 from plimsoll.core.policy import read_policy
 from tests.unit.core.plan.asking import H100, L40S, plan
@@ -99,3 +108,53 @@ def test_a_plan_states_where_its_budget_comes_from(source: dict[str, object] | N
 def test_larger_models_get_longer_budgets() -> None:
     small, large = plan("Qwen/Qwen3-8B", H100, 8192), plan("Qwen/Qwen3-235B-A22B-FP8", H100, 8192)
     assert large.startup.probe_seconds > 2 * small.startup.probe_seconds
+
+
+def test_the_budget_and_the_deadline_follow_from_the_estimate() -> None:
+    """Parts of 130, 40, 60, 70 and 50 seconds; twice as much for the probe; 30 GB at 100 MB/s and two minutes more."""
+    found = startup(SMALL)
+    assert (found.fetch_seconds, found.read_seconds, found.process_seconds) == (130, 40, 60)
+    assert (found.compile_seconds, found.capture_seconds, found.seconds) == (70, 50, 350)
+    assert (found.probe_seconds, found.deadline_seconds) == (700, 120 + 300 + 700)
+    pulled = startup(replace(SMALL, pulled_bytes=10 * 10**9))
+    assert pulled.deadline_seconds == 120 + 400 + 700
+    asked = startup(SMALL, 99.5)
+    assert (asked.probe_seconds, asked.deadline_seconds) == (100, 120 + 300 + 100)
+    short = startup(replace(SMALL, fetched_bytes=0, read_bytes=0, layers=0, captured_sizes=0, eager=True))
+    assert (short.seconds, short.probe_seconds) == (60, LEAST_PROBE_SECONDS)
+
+
+@pytest.mark.parametrize(
+    ("source", "model", "kind", "fetched"),
+    [
+        pytest.param(None, "Qwen/Qwen3-8B", "hub", True, id="a name"),
+        pytest.param(None, "/models/qwen", "image", False, id="a path"),
+        pytest.param(
+            {"pvc": {"claimName": "c"}}, "Qwen/Qwen3-8B", "pvc", True, id="a claim that keeps what is fetched"
+        ),
+        pytest.param(
+            {"pvc": {"claimName": "c", "path": "qwen"}}, "Qwen/Qwen3-8B", "pvc", False, id="a claim with the model"
+        ),
+        pytest.param({"hostPath": {"path": "/models"}}, "Qwen/Qwen3-8B", "hostPath", True, id="a node's directory"),
+        pytest.param(
+            {"image": {"reference": "registry.example/qwen:1"}}, "Qwen/Qwen3-8B", "image", False, id="an image"
+        ),
+    ],
+)
+def test_where_weights_come_from(source: dict[str, object] | None, model: str, kind: str, fetched: bool) -> None:
+    given = None if source is None else WeightsSource.model_validate(source)
+    assert (source_kind(given, model), fetches(given, model)) == (kind, fetched)
+
+
+@pytest.mark.parametrize(
+    ("source", "fetched", "says"),
+    [
+        ("hub", 16 * 10**9, "16.0 GB from the hub at 125 MB/s, 16.0 GB from the pod's own disk at 400 MB/s"),
+        ("hub", 0, "16.0 GB from the pod's own disk at 400 MB/s"),
+        ("pvc", 0, "16.0 GB from the claim at 200 MB/s"),
+        ("hostPath", 0, "16.0 GB from the node at 400 MB/s"),
+        ("image", 0, "16.0 GB from the image at 400 MB/s"),
+    ],
+)
+def test_the_basis_says_what_is_read_and_how_fast(source: SourceKind, fetched: int, says: str) -> None:
+    assert startup(replace(SMALL, source=source, fetched_bytes=fetched)).basis == says

@@ -1,12 +1,15 @@
 """Shapes of a replica: divisors, nodes, slices."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from plimsoll.core.plan.model import bundled_config
-from plimsoll.core.plan.shapes import Fixed, node_size, partition_problem, with_stages, within_a_node
+from plimsoll.core.plan.shapes import Fixed, Shape, node_size, partition_problem, with_stages, within_a_node
 from plimsoll.facts import gpus
 from plimsoll.facts.gpus import GPU
-from plimsoll.facts.models import ModelFacts, read_model
+from plimsoll.facts.models import ModelFacts, Quantisation, read_model
 
 
 def facts_of(model: str) -> ModelFacts:
@@ -91,3 +94,74 @@ def test_a_group_of_scales_is_not_cut() -> None:
     facts = read_model({**found.config, "quantization_config": quantised})
     eight = next(s for s in within_a_node(facts, H100, "H100", 8, Fixed()) if s.tensor_parallel == 8)
     assert "group 128" in (partition_problem(facts, eight) or "")
+
+
+def _experts(count: int = 8, width: int = 768, block: object = (128, 128)) -> ModelFacts:
+    facts = facts_of("Qwen/Qwen3-8B")
+    written = Quantisation("fp8", None, {"weight_block_size": list(block) if isinstance(block, tuple) else block})
+    dims = replace(facts.dims, experts=count, expert_intermediate_size=width)
+    return replace(facts, dims=dims, quantisation=written)
+
+
+@pytest.mark.parametrize(
+    ("facts", "ranks", "whole"),
+    [
+        pytest.param(_experts(), 1, False, id="one rank cuts nothing"),
+        pytest.param(_experts(width=700), 1, False, id="whatever the block"),
+        pytest.param(_experts(), 2, False, id="three blocks a rank"),
+        pytest.param(_experts(), 4, True, id="a block and a half"),
+        pytest.param(_experts(width=768 + 2), 4, True, id="a width that does not divide"),
+        pytest.param(_experts(count=1), 4, False, id="no experts"),
+        pytest.param(_experts(block=None), 4, False, id="no blocks"),
+        pytest.param(_experts(block=["a"]), 4, False, id="no number"),
+    ],
+)
+def test_experts_stay_whole_where_a_share_would_break_a_block(facts: ModelFacts, ranks: int, whole: bool) -> None:
+    found = within_a_node(facts, H100, "H100", 4, Fixed())
+    plain = [shape for shape in found if shape.data_parallel == 1 and shape.tensor_parallel == ranks]
+    assert [shape.expert_parallel for shape in plain] == [whole]
+
+
+@pytest.mark.parametrize(
+    ("changes", "ranks", "problem"),
+    [
+        ({}, 1, None),
+        ({"query_heads": 33}, 1, None),
+        ({"query_heads": 33}, 2, "attention heads 33"),
+        ({"intermediate_size": 33}, 2, "intermediate_size 33"),
+        ({"kv_heads": 3}, 2, "3 KV heads"),
+        ({"kv_heads": 2}, 8, None),
+        ({"experts": 8, "expert_intermediate_size": 33}, 2, "expert width 33"),
+        ({"experts": 1, "expert_intermediate_size": 33}, 2, None),
+    ],
+)
+def test_the_divisor_that_fails(changes: dict[str, Any], ranks: int, problem: str | None) -> None:
+    facts = facts_of("Qwen/Qwen3-8B")
+    found = partition_problem(replace(facts, dims=replace(facts.dims, **changes)), Shape(H100, "H100", ranks))
+    assert (found is None) if problem is None else (found or "").startswith(problem)
+
+
+@pytest.mark.parametrize(
+    ("method", "size", "refused"),
+    [("awq", 128, True), ("gptq_marlin", 128, True), ("awq", -1, False), ("awq", "128", False), ("fp8", 128, False),
+     ("awq", 64, False)],
+)  # fmt: skip
+def test_scales_of_a_group_stay_together(method: str, size: object, refused: bool) -> None:
+    """Of 12,352 columns a rank of two has 6,176: half a group of 64 over, and a quarter of 128."""
+    facts = facts_of("Qwen/Qwen3-8B")
+    dims = replace(facts.dims, intermediate_size=2 * 64 * 97)
+    grouped = replace(facts, dims=dims, quantisation=Quantisation(method, None, {"group_size": size}))
+    assert (partition_problem(grouped, Shape(H100, "H100", 2)) is not None) is refused
+
+
+def test_no_stage_is_without_a_layer() -> None:
+    facts = facts_of("Qwen/Qwen3-8B")
+    for layers in (1, 2, 4):
+        few = replace(facts, dims=replace(facts.dims, layers=layers))
+        stages = {shape.pipeline_parallel for shape in with_stages(few, H100, "H100", 8, Fixed())}
+        assert stages == {n for n in (2, 3, 4) if n <= layers}
+
+
+def test_latents_are_cut_by_tokens_where_every_rank_would_hold_all() -> None:
+    shapes = list(within_a_node(facts_of("deepseek-ai/DeepSeek-V3"), H100, "H100", 4, Fixed()))
+    assert [shape.decode_context_parallel for shape in shapes if shape.decode_context_parallel > 1] == [2, 4]
