@@ -238,7 +238,7 @@ class Operator:
         await self.sweep.take_over(self.elector.led_since_seconds)
         await self.optional.known.wait()
         self._start_over()
-        recollect(self.cache, self.observer)
+        await recollect(self.cache, self.observer)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._part("loop", partial(self.loop.run, self.settings.workers)), name="loop")

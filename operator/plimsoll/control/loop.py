@@ -35,6 +35,9 @@ class Loop:
                 await self.once(key)
             finally:
                 self._queue.done(key)
+            # A look that had nothing to wait for gave nobody a turn, and thousands follow each other after a sweep:
+            # meanwhile the Lease has to be renewed and probes to be answered.
+            await asyncio.sleep(0)
 
     async def once(self, key: Key) -> None:
         """Reconcile one key; expected faults are one log line, unexpected ones carry their traceback."""

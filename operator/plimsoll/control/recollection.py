@@ -3,6 +3,7 @@
 Without it whoever is planned first would be told another plan than a minute later, when all have been looked at once.
 """
 
+import asyncio
 import contextlib
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +14,10 @@ from plimsoll.control.observer import Observer
 from plimsoll.core.manifests.revision import Revision, current, read_revision
 
 
-def recollect(cache: Cache, observer: Observer) -> None:
+async def recollect(cache: Cache, observer: Observer) -> None:
     """Let every service teach what its status tells of the revision that runs. One of another shape teaches nothing."""
-    for key in cache.services():
+    for key in tuple(cache.services()):
+        await asyncio.sleep(0)  # others have their turn, however many services there are
         service = cache.get(SERVICES, *key) or {}
         observed: Mapping[str, Any] = (service.get("status") or {}).get("observed") or {}
         running = _running(cache, key) if observed else None

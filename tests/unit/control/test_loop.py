@@ -89,6 +89,29 @@ async def test_a_stuck_key_does_not_hold_up_the_others(queue: WorkQueue[Key], cl
         await task
 
 
+async def test_looks_that_wait_for_nothing_leave_others_their_turns(queue: WorkQueue[Key], clock: Clock) -> None:
+    """Found at 5,000 services: after a sweep no probe was answered for twenty seconds, and no Lease renewed."""
+    turns, looked = 0, 0
+
+    async def look(_: Key) -> None:
+        nonlocal looked
+        looked += 1
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while looked < 1000:
+            turns += 1
+            await asyncio.sleep(0)
+
+    for number in range(1000):
+        queue.add(Key("ns", f"svc-{number}"))
+    working = asyncio.create_task(Loop(queue, look, clock).run(4))
+    await take_turns()
+    assert turns >= 1000 / 4
+    working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+
+
 class Listings:
     """A cluster that can be listed, except for what is forbidden or away."""
 
