@@ -153,8 +153,8 @@ class Scaler:
         """Forget what was wanted of a fleet that was not the one there is: the count is ours, and another than we have
         seen or want. An operator before us wrote it, and our view of the cluster began before that.
         """
-        before, memory.seen = memory.seen, fleet.live
-        if fleet.by_us and fleet.live is not None and fleet.live not in (before, memory.wanted):
+        before, memory.seen, wanted = memory.seen, fleet.given, memory.wanted
+        if fleet.by_us and wanted is not None and fleet.given not in (None, before, wanted, fleet.lent.runs(wanted)):
             memory.wanted, memory.history, memory.idle = None, None, Idle()
 
     def _own_limits(self, fleet: Fleet, share: Limits | None = None) -> Limits:
