@@ -131,6 +131,8 @@ class WorkQueue(Generic[Key]):
             if self._since:
                 key = self._next()
                 del self._since[key]
+                # Whoever works on it now says anew when it is to come again.
+                self._due.pop(key, None)
                 self._working.add(key)
                 if self._since:
                     self._wake.set()

@@ -140,6 +140,23 @@ async def test_of_several_delays_the_earliest_counts(queue: WorkQueue[str], cloc
     assert len(queue) == 0
 
 
+async def test_work_in_between_makes_an_earlier_wish_void(queue: WorkQueue[str], clock: FakeTime) -> None:
+    """Every service was looked at twice in ten minutes: once by its own wish, and once after the sweep."""
+    queue.add_after("a", 600)
+    clock.seconds = 300
+    queue.add_behind("a")
+    assert await queue.get() == "a"
+    queue.add_after("a", 600)  # while it is in work: not void
+    queue.done("a")
+    clock.seconds = 700
+    queue.add("b")
+    assert await queue.get() == "b"
+    assert len(queue) == 0
+    clock.seconds = 900
+    queue.add("b")
+    assert await queue.get() == "a"
+
+
 async def test_a_time_that_is_over_but_for_a_rounding_error_ends(queue: WorkQueue[str], clock: FakeTime) -> None:
     """Found by the rig: a key was worked on for ever, since adding the rest of its time did not move the clock."""
     clock.seconds = 1562.3900029999998
