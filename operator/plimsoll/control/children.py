@@ -30,7 +30,7 @@ from plimsoll.core.contention import WHOLE
 from plimsoll.core.drift import Path
 from plimsoll.core.kinds import NOTHING_OPTIONAL, Kinds
 from plimsoll.core.managers import holders
-from plimsoll.core.manifests.revision import Revision, outdated
+from plimsoll.core.manifests.revision import Revision, outdated, read_revision
 from plimsoll.core.manifests.workload import Workload, scale
 from plimsoll.core.ownership import judge
 from plimsoll.core.refusals import refusal
@@ -47,6 +47,11 @@ _REPLICAS: Final = ("spec", "replicas")
 SAID_LIMIT: Final = 400
 
 Live = Mapping[tuple[Kind, str], dict[str, Any]]
+
+
+def kept_revisions(live: Live) -> list[Revision]:
+    """The plans that are kept among a service's children, in no order."""
+    return [found for (kind, _), obj in live.items() if kind is REVISIONS and (found := read_revision(obj))]
 
 
 @dataclass

@@ -8,10 +8,11 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
-from plimsoll.adapters.ports import REVISIONS, SERVICES
-from plimsoll.control.cache import Cache, Key
+from plimsoll.adapters.ports import SERVICES
+from plimsoll.control.cache import Cache
+from plimsoll.control.children import kept_revisions
 from plimsoll.control.observer import Observer
-from plimsoll.core.manifests.revision import Revision, current, read_revision
+from plimsoll.core.manifests.revision import current
 
 
 async def recollect(cache: Cache, observer: Observer) -> None:
@@ -20,12 +21,7 @@ async def recollect(cache: Cache, observer: Observer) -> None:
         await asyncio.sleep(0)  # others have their turn, however many services there are
         service = cache.get(SERVICES, *key) or {}
         observed: Mapping[str, Any] = (service.get("status") or {}).get("observed") or {}
-        running = _running(cache, key) if observed else None
+        running = current(kept_revisions(cache.children(key))) if observed else None
         if running is not None:
             with contextlib.suppress(KeyError, TypeError, ValueError):
                 observer.recall(key, service["spec"]["model"]["id"], running, observed)
-
-
-def _running(cache: Cache, key: Key) -> Revision | None:
-    kept = (read_revision(obj) for (kind, _), obj in cache.children(key).items() if kind is REVISIONS)
-    return current(revision for revision in kept if revision is not None)

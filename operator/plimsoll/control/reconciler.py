@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from plimsoll.adapters.ports import PODS, REVISIONS, SERVICES
+from plimsoll.adapters.ports import PODS, SERVICES
 from plimsoll.api import reasons
 from plimsoll.api.parse import InvalidServiceError
 from plimsoll.api.rollout_reasons import NO_SPARE_GPU
@@ -18,7 +18,7 @@ from plimsoll.control.advisor import Advisor, shown
 from plimsoll.control.autoscalers import Autoscalers
 from plimsoll.control.beside import Beside
 from plimsoll.control.cache import Cache, Key
-from plimsoll.control.children import Applied, Children, Live
+from plimsoll.control.children import Applied, Children, Live, kept_revisions
 from plimsoll.control.creation import Creation
 from plimsoll.control.experiments import Experiments
 from plimsoll.control.fleets import Fleets, limited
@@ -39,7 +39,7 @@ from plimsoll.core.hindrance import View
 from plimsoll.core.kinds import Kinds
 from plimsoll.core.live import template_hash
 from plimsoll.core.loan import Lender, Loan
-from plimsoll.core.manifests.revision import Revision, read_revision, restarted
+from plimsoll.core.manifests.revision import Revision, restarted
 from plimsoll.core.manifests.workload import Workload
 from plimsoll.core.observed import Observed
 from plimsoll.core.obstacle import Obstacle
@@ -134,7 +134,7 @@ class Reconciler:
 
     async def _act(self, key: Key, service: Mapping[str, Any], request: Request) -> float | None:
         live = self.cache.children(key)
-        kept = [r for (kind, _), obj in live.items() if kind is REVISIONS and (r := read_revision(obj))]
+        kept = kept_revisions(live)
         request, load = self.traffic.look(key, request, (service.get("status") or {}).get("load") or {})
         request = await self.experiments.tuned(service, request.lasting(restarted(kept)), kept)
         request = with_lessons(request, kept)
