@@ -17,7 +17,7 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType
@@ -136,9 +136,7 @@ class _Trials:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         sys.settrace(None)
-        gc.collect()
-        live = [each for each in gc.get_objects() if isinstance(each, FunctionType)]
-        ours = [function for function in live if function.__code__.co_filename == self._path]
+        ours = functions_in({self._path})[self._path]
         gc.freeze()
         seconds, usual = forked(lambda: all_pass(session) and self._seconds, USUAL_SECONDS)
         if seconds:
@@ -158,6 +156,16 @@ class _Trials:
             return all_pass(session)
 
         return "lives" if forked(work, allowed(usual))[0] else "killed"
+
+
+def functions_in(files: Set[str]) -> dict[str, list[FunctionType]]:
+    """The live functions of each file; to be asked before ``gc.freeze``, which hides them."""
+    gc.collect()
+    found: dict[str, list[FunctionType]] = {name: [] for name in files}
+    for each in gc.get_objects():
+        if isinstance(each, FunctionType) and each.__code__.co_filename in found:
+            found[each.__code__.co_filename].append(each)
+    return found
 
 
 def all_pass(session: pytest.Session) -> bool:

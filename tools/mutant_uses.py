@@ -24,7 +24,16 @@ from typing import Final
 
 import pytest
 
-from tools.mutant_trials import all_pass, allowed, changed_functions, forked, inner_codes, quick_first, run_pytest
+from tools.mutant_trials import (
+    all_pass,
+    allowed,
+    changed_functions,
+    forked,
+    functions_in,
+    inner_codes,
+    quick_first,
+    run_pytest,
+)
 from tools.mutants import HEAD, ROOT, Found, Mutant, chosen, load_libraries, module_of, paths_of
 
 WATCHED_SECONDS: Final = 1800
@@ -87,7 +96,7 @@ class _Trials:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         sys.settrace(None)
-        functions, self._caches = self._functions(), _caches({module_of(path) for path in self._mutants})
+        functions, self._caches = functions_in(self._files), _caches({module_of(path) for path in self._mutants})
         gc.freeze()  # which hides them all
         calls = _Calls([function for each in functions.values() for function in each])
 
@@ -100,14 +109,6 @@ class _Trials:
             self._try_all(session, functions, seen[0], dict(seen[1]))
             self.done = True
         return True
-
-    def _functions(self) -> dict[str, list[FunctionType]]:
-        gc.collect()
-        found: dict[str, list[FunctionType]] = {name: [] for name in self._files}
-        for each in gc.get_objects():
-            if isinstance(each, FunctionType) and each.__code__.co_filename in found:
-                found[each.__code__.co_filename].append(each)
-        return found
 
     def _try_all(
         self,
