@@ -46,7 +46,7 @@ class Row:
 
 
 def main(arguments: list[str]) -> int:
-    """1 when a case did not converge."""
+    """1 when a case did not converge, 2 for a name that there is not."""
     rig.load()
     console = Console()
     at_once = int(os.environ.get("AT_ONCE", min(2, os.cpu_count() or 1)))
@@ -55,6 +55,10 @@ def main(arguments: list[str]) -> int:
     chosen = [c for name, c in CAMPAIGNS.items() if not arguments or any(part in name for part in arguments)]
     rows = {campaign.name: Row(campaign.name) for campaign in chosen}
     about = os.environ.get("SCENARIOS", "").split(",")
+    if nothing := [*(part for part in arguments if not any(part in name for name in CAMPAIGNS)), *_unknown(about)]:
+        console.print(f"no class and no scenario is called so: {', '.join(nothing)}", style="red", markup=False)
+        console.print(f"classes: {', '.join(CAMPAIGNS)}\nscenarios: {', '.join(SCENARIOS)}", markup=False)
+        return 2
     ended = False
     try:
         for scenario in [s for name, s in SCENARIOS.items() if any(_means(part, name) for part in about)]:
@@ -80,6 +84,10 @@ def _try(
     console.print(f"{scenario.name}: {len(failed)} failed, {took}")
     for verdict in failed[:SHOWN]:
         console.print(f"  {verdict.case}", *(f"    {line[:500]}" for line in verdict.wrong[:4]), sep="\n", markup=False)
+
+
+def _unknown(about: Iterable[str]) -> Iterator[str]:
+    return (part for part in about if not any(_means(part, name) for name in SCENARIOS))
 
 
 def _means(part: str, name: str) -> bool:
